@@ -1,0 +1,213 @@
+"""The reverse sweep: accumulation and un-broadcasting, once, here.
+
+Cotangents are borrowed, then owned: the first that reaches a value is kept as it is,
+the second makes a fresh sum, later ones are added in place into that sum.  A buffer
+that somebody else may hold is never written.
+
+When no tape listens, rules run on bare buffers; under an outer tape they run on
+Tensors, so that what they compute is recorded too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .device import Device
+from .errors import DTypeError, GradientError
+from .ops.creation import zeros
+from .ops.reductions import unbroadcast
+from .primitive import lifted, lowered
+from .tape import Node, Tape, active
+from .tensor import Tensor, to_buffer, wrap
+
+_unbroadcast_buffer = lowered(unbroadcast)
+
+
+def sweep(
+    tape: Tape, cotangents: dict[Node, Any], sources: set[Node], consume: bool
+) -> dict[Node, Any]:
+    """Propagate cotangents from their nodes to the sources; return the sources'.
+
+    ``cotangents`` holds buffers, or Tensors when a tape is active on this thread.  With
+    ``consume`` each entry is freed as the sweep passes it.
+    """
+    lift = bool(active())
+    if tape.late:
+        entries = _in_order(tape, cotangents)
+    else:
+        entries = tape.entries if consume else tape.entries[:]
+    leaves = 0  # sources without an entry: reached only when all else is done
+    made = 0  # sources with an entry: nothing older than the last of them matters
+    for source in sources:
+        if source.op is None:
+            leaves += 1
+        else:
+            made += 1
+    found: dict[Node, Any] = {}
+    owned: set[Node] = set()
+    get, take = cotangents.get, cotangents.pop
+
+    def give(parent: Node | None, dx: Any) -> None:
+        """Add one contribution to the cotangent of an input."""
+        if parent is None or dx is None or tape not in parent.tapes:
+            return
+        if dx.shape != parent.shape:
+            dx = (unbroadcast if lift else _unbroadcast_buffer)(dx, parent.shape)
+        total = get(parent)
+        if total is None:
+            cotangents[parent] = dx
+        elif lift or parent not in owned:
+            cotangents[parent] = total + dx
+            owned.add(parent)
+        else:
+            total += dx
+            cotangents[parent] = total
+
+    if consume:
+        tape.open = False
+    while entries:
+        node = entries.pop()()
+        if node is None:
+            continue
+        g = take(node, None)
+        if made and node in sources:
+            made -= 1
+            if g is not None:
+                found[node] = g
+            if not made and not leaves:
+                break
+        if g is None:
+            continue
+        op = node.op
+        inputs = node.inputs
+        if op.form == "item":
+            (producer,) = inputs
+            pieces = get(producer)
+            if pieces is None:
+                pieces = cotangents[producer] = [None] * len(producer.op.outputs)
+            pieces[node.saved[0]] = g
+        elif lift or op.arity > 2 or op.joint or g.dtype.kind == "c":
+            grads = _general(node, g, lift)
+            for parent, dx in zip(inputs, grads, strict=True):
+                give(parent, dx)
+        else:
+            # One or two rules over buffers: nearly every op of nearly every program.
+            rules = op.lowered or op.lower()
+            if op.arity == 1:
+                give(inputs[0], rules[0](g, *node.saved))
+            else:
+                saved_a, saved_b = node.saved
+                rule_a, rule_b = rules
+                if rule_a is not None and inputs[0] is not None:
+                    give(inputs[0], rule_a(g, *saved_a))
+                if rule_b is not None and inputs[1] is not None:
+                    give(inputs[1], rule_b(g, *saved_b))
+        if consume:
+            if len(node.tapes) == 1:
+                node.op = None
+                node.saved = node.inputs = ()
+            else:
+                node.release()
+    for source in sources:
+        if source in cotangents:
+            found[source] = cotangents[source]
+    return found
+
+
+def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
+    """The gradients of an op's inputs, for every kind of op, on buffers or Tensors."""
+    op = node.op
+    if op.form == "user":
+        return _user(node, g, lift)
+    rules = op.rules if lift else op.lowered or op.lower()
+    # A rule multiplies by f'(z); for a real loss the gradient multiplies by its
+    # conjugate (the direction of steepest ascent, dL/dRe + i dL/dIm).
+    conjugate = g.dtype.kind == "c"
+    if conjugate:
+        g = g.conj()
+
+    def saved(i: int) -> Sequence[Any]:
+        if lift:
+            return lifted(node, i)
+        return node.saved if op.joint or op.arity == 1 else node.saved[i]  # type: ignore[no-any-return]
+
+    if op.joint:
+        grads = rules[0](g, *saved(0))
+    else:
+        grads = [
+            None if rule is None or parent is None else rule(g, *saved(i))
+            for i, (rule, parent) in enumerate(zip(rules, node.inputs, strict=True))
+        ]
+    return [dx if dx is None else dx.conj() for dx in grads] if conjugate else grads  # type: ignore[no-any-return]
+
+
+def _user(node: Node, pieces: Sequence[Any], lift: bool) -> Sequence[Any]:
+    """Call a backward function recorded by hand, and check what it returns."""
+    op = node.op
+    if lift and op.shadow is not None:
+        for outer in active():
+            if any(outer.knows(parent) for parent in node.inputs):
+                outer.adopt(op.shadow)
+    given = [
+        zeros(shape, dtype, device) if g is None else g if lift else wrap(g)
+        for g, (shape, dtype, device) in zip(pieces, op.outputs, strict=True)
+    ]
+    grads = op.backward(*given)
+    if not isinstance(grads, (list, tuple)):
+        raise DTypeError(
+            f"{op.name}: its backward function must return a list or tuple of "
+            f"{len(node.inputs)} gradient(s), got a {type(grads).__name__}"
+        )
+    if len(grads) != len(node.inputs):
+        raise GradientError(
+            f"{op.name}: its backward function must return one gradient per input: "
+            f"expected {len(node.inputs)}, got {len(grads)}"
+        )
+    device = op.outputs[0][2] if op.outputs else None
+    checked: list[Any] = []
+    for i, (parent, dx) in enumerate(zip(node.inputs, grads, strict=True)):
+        if dx is None or parent is None:
+            checked.append(None)
+            continue
+        dx = as_gradient(dx, device)
+        if dx.shape != parent.shape:
+            raise GradientError(
+                f"{op.name}: its backward function must return gradients of the "
+                f"shapes of the inputs: expected {parent.shape} for input {i}, got "
+                f"{dx.shape}"
+            )
+        checked.append(dx if lift else dx._data)
+    return checked
+
+
+def as_gradient(value: Any, device: Device | None) -> Tensor:
+    """A gradient a user's function returned, as a Tensor."""
+    if isinstance(value, Tensor):
+        return value
+    return wrap(to_buffer(value, None, device))
+
+
+def _in_order(tape: Tape, targets: dict[Node, Any]) -> list[Any]:
+    """The entries the targets need, inputs before outputs.
+
+    Only for a tape on which an operation was recorded after its output had been used.
+    """
+    by_node = {node: entry for entry in tape.entries if (node := entry()) is not None}
+    order: list[Any] = []
+    state: dict[Node, bool] = {}  # False while its inputs are being placed
+    pending = list(targets)
+    while pending:
+        node = pending[-1]
+        if node in state:
+            pending.pop()
+            if not state[node]:
+                state[node] = True
+                if node in by_node:
+                    order.append(by_node[node])
+            continue
+        state[node] = False
+        pending.extend(
+            parent for parent in node.inputs if parent is not None and parent not in state
+        )
+    return order

@@ -1,0 +1,84 @@
+"""Finding the op that made a NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import tape
+from .device import BUFFERS, backend_of
+from .errors import NaNError
+from .primitive import OPS, Implementations, Op
+from .tensor import INEXACT
+
+_depth = 0
+
+
+class debug:
+    """Check every op inside the ``with`` block; ``nan_check`` raises at the first NaN.
+
+    NaNError names the op and the line that called it, forward and backward.  Slow: each
+    result is looked at, which on a GPU waits for it.
+
+    >>> with debug(nan_check=True):
+    ...     log(tensor(-1.0))
+    Traceback (most recent call last):
+        ...
+    eagergrad.errors.NaNError: log made nan ...
+    """
+
+    __slots__ = ("_nan_check",)
+
+    def __init__(self, nan_check: bool = True):
+        self._nan_check = nan_check
+
+    def __enter__(self) -> None:
+        if self._nan_check:
+            _switch(1)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._nan_check:
+            _switch(-1)
+
+
+def _switch(step: int) -> None:
+    global _depth
+    was, _depth = _depth, _depth + step
+    if bool(was) == bool(_depth):
+        return
+    # Nothing on the ops' own path asks whether debugging is on: their implementations
+    # are looked up anew, and found with or without the check around them.
+    Implementations.checked = staticmethod(_checked) if _depth else None  # type: ignore[assignment]
+    tape.locate_entries = bool(_depth)
+    for op in OPS.values():
+        op.impl.clear()
+
+
+def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        result = implementation(*args)
+        bad = has_nan(result)
+        if bad and not any(has_nan(x) for x in args):
+            raise NaNError(f"{op.name} made {bad} at {tape.caller()} from {_shown(args)}")
+        return result
+
+    return run
+
+
+def has_nan(value: Any) -> str:
+    """'nan' or 'inf' when a floating buffer holds one, else ''."""
+    if type(value) not in BUFFERS and not hasattr(value, "dtype"):
+        return ""
+    if value.dtype.kind not in INEXACT:
+        return ""
+    xp = backend_of(value).xp
+    if bool(xp.isnan(value).any()):
+        return "nan"
+    return "inf" if bool(xp.isinf(value).any()) else ""
+
+
+def _shown(args: tuple[Any, ...]) -> str:
+    shown = [
+        f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "dtype") else repr(x) for x in args
+    ]
+    return ", ".join(shown)

@@ -1,0 +1,259 @@
+"""Devices: which there are, which is current, and moving buffers between them.
+
+A *buffer* is the array a Tensor holds: ``numpy.ndarray`` on ``cpu``, ``cupy.ndarray``
+on ``cuda:N``.  A *backend* serves one type of buffer.  This is the only file that
+imports CuPy, and it does so only when a CUDA device is really wanted: first
+``EAGERGRAD_DEVICE`` is read, then whether CuPy is installed, then whether the driver
+library loads (0.3 ms), and only then is CuPy imported (0.3 s).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .errors import DeviceError
+
+
+class Device:
+    """A place where buffers live: ``cpu``, ``cuda:0``, ``cuda:1`` ...
+
+    Use it as a context manager to make it the current device:
+
+    >>> with device("cpu") as d:
+    ...     print(d, current() is d)
+    cpu True
+    """
+
+    __slots__ = ("index", "kind", "name")
+
+    def __init__(self, kind: str, index: int = 0):
+        self.kind = kind
+        self.index = index
+        self.name = kind if kind == "cpu" else f"{kind}:{index}"
+
+    @property
+    def backend(self) -> Backend:
+        return BACKENDS[self.kind]
+
+    def __enter__(self) -> Device:
+        _stack.set((*_stack.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _stack.set(_stack.get()[:-1])
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return other in (self.name, f"{self.kind}:{self.index}") or (
+                other == self.kind and self.index == 0
+            )
+        return isinstance(other, Device) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Backend:
+    """What the runtime asks of one type of buffer.  This one is NumPy's, on the CPU."""
+
+    kind = "cpu"
+    xp: Any = np
+    buffer: type = np.ndarray
+
+    def device_of(self, buffer: Any) -> Device:
+        return CPU
+
+    def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        """A buffer on ``device`` with the values of a NumPy array."""
+        return array
+
+    def get(self, buffer: Any) -> np.ndarray[Any, Any]:
+        """The buffer's values as a NumPy array, copied when it is not one."""
+        return buffer  # type: ignore[no-any-return]
+
+    def move(self, buffer: Any, device: Device) -> Any:
+        """The buffer on another device of the same backend."""
+        return buffer
+
+    def asarray(self, value: Any) -> Any:
+        """A buffer of whatever an array function returned (0-d results are scalars)."""
+        return np.asarray(value)
+
+
+class CudaBackend(Backend):
+    """CuPy's buffers, on NVIDIA GPUs."""
+
+    kind = "cuda"
+
+    def __init__(self, cupy: Any):
+        self.xp = cupy
+        self.buffer = cupy.ndarray
+
+    def device_of(self, buffer: Any) -> Device:
+        return _named("cuda", buffer.device.id)
+
+    def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        with self.xp.cuda.Device(device.index):
+            return self.xp.asarray(array)
+
+    def get(self, buffer: Any) -> np.ndarray[Any, Any]:
+        return self.xp.asnumpy(buffer)  # type: ignore[no-any-return]
+
+    def move(self, buffer: Any, device: Device) -> Any:
+        with self.xp.cuda.Device(device.index):
+            return self.xp.array(buffer)
+
+    def asarray(self, value: Any) -> Any:
+        return self.xp.asarray(value)
+
+
+CPU = Device("cpu")
+_DEVICES: dict[tuple[str, int], Device] = {("cpu", 0): CPU}
+_stack: ContextVar[tuple[Device, ...]] = ContextVar("eagergrad_device", default=())
+
+BACKENDS: dict[str, Backend] = {}
+BUFFERS: dict[type, Backend] = {}
+
+
+def register(backend: Backend) -> Backend:
+    """Make a backend's buffers known to every op."""
+    BACKENDS[backend.kind] = backend
+    BUFFERS[backend.buffer] = backend
+    return backend
+
+
+NUMPY = register(Backend())
+
+
+def backend_of(buffer: Any) -> Backend:
+    """The backend that serves a buffer (NumPy scalars count as CPU buffers)."""
+    found = BUFFERS.get(type(buffer))
+    if found is not None:
+        return found
+    if isinstance(buffer, (np.generic, np.ndarray, bool, int, float, complex)):
+        return NUMPY
+    raise DeviceError(f"no device serves a {type(buffer).__name__}")
+
+
+def device_of(buffer: Any) -> Device:
+    """The device a buffer lives on."""
+    return backend_of(buffer).device_of(buffer)
+
+
+def _named(kind: str, index: int) -> Device:
+    found = _DEVICES.get((kind, index))
+    if found is None:
+        found = _DEVICES.setdefault((kind, index), Device(kind, index))
+    return found
+
+
+def cuda_problem() -> str | None:
+    """Why CUDA cannot be used, in a sentence; None when it can."""
+    if "cuda" in BACKENDS:
+        return None
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed: pip install 'eagergrad[cuda13]' (or cuda12)"
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return f"the NVIDIA driver's library {library} cannot be loaded"
+    try:
+        import cupy  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # CuPy's own classes exist only once it is imported
+        return f"CuPy cannot start: {type(error).__name__}: {error}"
+    if count == 0:
+        return "the driver reports no GPU"
+    register(CudaBackend(cupy))
+    return None
+
+
+def device(name: str | Device) -> Device:
+    """The device of that name: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+
+    Raises DeviceError for a name that means nothing here, with the reason.
+    """
+    if isinstance(name, Device):
+        return name
+    if not isinstance(name, str):
+        raise DeviceError(
+            f"device: expected a name such as 'cpu' or 'cuda:1', got {name!r}"
+        )
+    kind, colon, digits = name.partition(":")
+    if colon and not digits.isdecimal():
+        raise DeviceError(f"device: expected KIND:NUMBER, got {name!r}")
+    index = int(digits) if colon else 0
+    if kind == "cuda":
+        problem = cuda_problem()
+        if problem is not None:
+            raise DeviceError(f"device {name!r} is not available: {problem}")
+        count = BACKENDS["cuda"].xp.cuda.runtime.getDeviceCount()
+        if index >= count:
+            raise DeviceError(
+                f"device {name!r} is not available: this machine has {count} CUDA device(s)"
+            )
+    elif kind not in BACKENDS or (kind == "cpu" and index):
+        known = ", ".join(sorted({*BACKENDS, "cuda"}))
+        raise DeviceError(f"device {name!r} is unknown; there are: {known}")
+    return _named(kind, index)
+
+
+def default() -> Device:
+    """The device used when none is named: ``EAGERGRAD_DEVICE``, else CUDA, else CPU."""
+    global _default
+    if _default is None:
+        wanted = os.environ.get("EAGERGRAD_DEVICE")
+        if wanted:
+            _default = device(wanted)
+        else:
+            _default = CPU if cuda_problem() else _named("cuda", 0)
+    return _default
+
+
+_default: Device | None = None
+
+
+def current() -> Device:
+    """The innermost ``with device(...)``, or the default device."""
+    stack = _stack.get()
+    return stack[-1] if stack else default()
+
+
+def resolve(name: str | Device | None) -> Device:
+    """A device argument: a name, a Device, or None for the current one."""
+    return current() if name is None else device(name)
+
+
+def report() -> list[tuple[str, str]]:
+    """What ``eagergrad doctor`` says of the devices: rows of (label, text)."""
+    rows = [("default device", str(default()))]
+    if os.environ.get("EAGERGRAD_DEVICE"):
+        rows.append(("EAGERGRAD_DEVICE", os.environ["EAGERGRAD_DEVICE"]))
+    rows.append(("cpu", f"NumPy {np.__version__}, {os.cpu_count()} cores"))
+    problem = cuda_problem()
+    if problem is not None:
+        rows.append(("cuda", f"not used: {problem}"))
+        return rows
+    cupy = BACKENDS["cuda"].xp
+    for index in range(cupy.cuda.runtime.getDeviceCount()):
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        name = properties["name"].decode()
+        memory = properties["totalGlobalMem"] / 2**30
+        rows.append((f"cuda:{index}", f"{name}, {memory:.0f} GiB"))
+    rows.append(("CuPy", cupy.__version__))
+    return rows

@@ -1,0 +1,62 @@
+"""Every exception the package raises on purpose, in one tree.
+
+    EagergradError
+    |-- DeviceError      (ValueError)    unknown or absent device, devices mixed in one op
+    |-- ShapeError       (ValueError)    shapes that do not fit an op
+    |-- DTypeError       (TypeError)     dtypes or argument types that do not fit an op
+    |-- GradientError    (ValueError)    a rule or a seed of the wrong count or shape
+    |-- TapeError        (RuntimeError)  a tape used up, never entered, entered twice
+    |-- NoRuleError      (LookupError)   an op without a derivative rule was reached
+    |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
+    |-- DataError        (ValueError)    a data set file that is missing or malformed
+    `-- CheckpointError  (ValueError)    a checkpoint file that cannot be read
+
+Each also derives from the standard class in brackets, so that ``except ValueError``
+does what a reader expects.  Messages say: op, expected, got, remedy.
+"""
+
+from __future__ import annotations
+
+
+class EagergradError(Exception):
+    """Base of all errors raised by eagergrad."""
+
+
+class DeviceError(EagergradError, ValueError):
+    """An unknown or unavailable device, or two devices in one operation."""
+
+
+class ShapeError(EagergradError, ValueError):
+    """Shapes that do not fit an operation."""
+
+
+class DTypeError(EagergradError, TypeError):
+    """Dtypes or argument types that do not fit an operation."""
+
+
+class GradientError(EagergradError, ValueError):
+    """A gradient rule or a seed with the wrong number, shape or kind of values."""
+
+
+class TapeError(EagergradError, RuntimeError):
+    """A tape that was used up, never entered, or closed."""
+
+
+class NoRuleError(EagergradError, LookupError):
+    """A derivative was asked of an operation that has no rule for it."""
+
+
+class NaNError(EagergradError, ArithmeticError):
+    """An operation made a NaN or an infinity while ``debug(nan_check=True)``."""
+
+
+class DataError(EagergradError, ValueError):
+    """A data set file that is missing, truncated or inconsistent."""
+
+
+class CheckpointError(EagergradError, ValueError):
+    """A checkpoint file that cannot be read."""
+
+
+class DTypeWarning(UserWarning):
+    """Something integer was treated as a source of gradients."""

@@ -1,0 +1,177 @@
+"""Operators and methods of Tensor: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import primitive
+from .errors import DTypeError
+from .ops import creation, elementwise, indexing, linalg, reductions, shapes
+from .tape import VariableNode, accessed, active
+from .tensor import Tensor, Variable, wrap
+
+
+def _swapped(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: op(other, self)
+
+
+def _compared(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """== and != answer False and True for what is no array at all, such as None."""
+
+    def compare(self: Tensor, other: Any) -> Any:
+        try:
+            return op(self, other)
+        except DTypeError:
+            return NotImplemented
+
+    return compare
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": elementwise.add,
+    "sub": elementwise.subtract,
+    "mul": elementwise.multiply,
+    "truediv": elementwise.divide,
+    "floordiv": elementwise.floor_divide,
+    "mod": elementwise.remainder,
+    "pow": elementwise.power,
+    "matmul": linalg.matmul,
+    "and": elementwise.bitwise_and,
+    "or": elementwise.bitwise_or,
+    "xor": elementwise.bitwise_xor,
+}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": elementwise.less,
+    "le": elementwise.less_equal,
+    "gt": elementwise.greater,
+    "ge": elementwise.greater_equal,
+    "eq": _compared(elementwise.equal),
+    "ne": _compared(elementwise.not_equal),
+}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": elementwise.negative,
+    "pos": elementwise.positive,
+    "abs": elementwise.absolute,
+    "invert": elementwise.invert,
+}
+METHODS: dict[str, Callable[..., Any]] = {
+    "to": elementwise.to,
+    "astype": elementwise.astype,
+    "conj": elementwise.conj,
+    "sum": reductions.sum,
+    "mean": reductions.mean,
+    "max": reductions.max,
+    "min": reductions.min,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "any": reductions.any,
+    "all": reductions.all,
+    "reshape": shapes.reshape,
+    "transpose": shapes.transpose,
+    "swapaxes": shapes.swapaxes,
+    "squeeze": shapes.squeeze,
+    "ravel": shapes.ravel,
+    "dot": linalg.matmul,
+}
+
+for _name, _function in BINARY.items():
+    setattr(Tensor, f"__{_name}__", _function)
+    setattr(Tensor, f"__r{_name}__", _swapped(_function))
+for _name, _function in {**COMPARE, **UNARY}.items():
+    setattr(Tensor, f"__{_name}__", _function)
+for _name, _function in METHODS.items():
+    setattr(Tensor, _name, _function)
+Tensor.__getitem__ = indexing.getitem  # type: ignore[attr-defined]
+Tensor.T = property(shapes.transpose)  # type: ignore[attr-defined]
+
+
+def _iterate(self: Tensor) -> Iterator[Tensor]:
+    return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+
+def _set_item(self: Tensor, index: Any, value: Any) -> None:
+    raise DTypeError(
+        "tensors are immutable: x[i] = v would change values a tape holds; build the "
+        "new tensor with eg.where or eg.concatenate, or assign to a Variable"
+    )
+
+
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy that tapes know as one: gradients flow through ``copy.deepcopy``."""
+    copy = elementwise.identity(self)
+    copy._data = copy._data.copy()
+    memo[id(self)] = copy
+    return copy
+
+
+def _in_place(self: Variable, other: Any) -> Any:
+    raise RuntimeError(
+        "a Variable is not changed by +=, which would rebind the name to a Tensor; "
+        "use assign_add, assign_sub or assign"
+    )
+
+
+def _read_value(self: Variable) -> Tensor:
+    """The value now, as a Tensor that later assignments do not change."""
+    if tapes := active():
+        accessed(self._node, tapes)
+    return elementwise.identity(self)
+
+
+Tensor.__iter__ = _iterate  # type: ignore[attr-defined]
+Tensor.__setitem__ = _set_item  # type: ignore[attr-defined]
+Tensor.__deepcopy__ = _deepcopy  # type: ignore[attr-defined]
+Variable.read_value = Variable.value = _read_value  # type: ignore[attr-defined]
+for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"):
+    setattr(Variable, f"__i{_name}__", _in_place)
+
+# numpy.exp(tensor) and array * tensor arrive here
+_UFUNCS = {"true_divide": "divide", "conjugate": "conj"}
+_REDUCE = {
+    "add": reductions.sum,
+    "maximum": reductions.max,
+    "minimum": reductions.min,
+    "logical_and": reductions.all,
+    "logical_or": reductions.any,
+}
+
+
+def _array_ufunc(
+    self: Tensor, ufunc: Any, method: str, *inputs: Any, **options: Any
+) -> Any:
+    name = ufunc.__name__
+    op = primitive.OPS.get(_UFUNCS.get(name, name))
+    if method == "__call__" and op is not None and not options:
+        if len(inputs) == 2 and op.name == "power":
+            return elementwise.power(*inputs)
+        return op.entry(*inputs)
+    if method == "reduce" and name in _REDUCE and not set(options) - {"axis", "keepdims"}:
+        options.setdefault("axis", 0)
+        return _REDUCE[name](*inputs, **options)
+    options.pop("axis", None)
+    raise DTypeError(
+        f"numpy.{name}{'' if method == '__call__' else '.' + method} does not take "
+        f"tensors{' with ' + ', '.join(options) if options else ''}; use the function "
+        "of eagergrad, or NumPy on tensor.numpy()"
+    )
+
+
+def _array_function(
+    self: Tensor, function: Any, types: Any, args: Any, kwargs: Any
+) -> Any:
+    name = function.__name__
+    for module in (reductions, shapes, creation, linalg, elementwise):
+        found = getattr(module, name, None)
+        if found is not None and not name.startswith("_"):
+            return found(*args, **kwargs)
+    raise DTypeError(
+        f"numpy.{name} does not take tensors; use NumPy on tensor.numpy(), which no "
+        "gradient passes"
+    )
+
+
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
+
+__all__ = ["VariableNode", "wrap"]

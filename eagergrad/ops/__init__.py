@@ -1,0 +1,1 @@
+"""The ops, by kind; ``eagergrad`` exports their NumPy names."""

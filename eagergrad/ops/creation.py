@@ -1,0 +1,208 @@
+"""Making tensors: from data, or of given shape.  Nothing here is differentiated,
+except that a list of tensors is stacked."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..device import Device, device_of, resolve
+from ..errors import DTypeError, ShapeError
+from ..primitive import _holds_tensor, operand
+from ..tensor import INEXACT, Tensor, Variable, to_buffer, wrap
+from .elementwise import astype, identity, to
+
+Shape = int | Sequence[int]
+
+
+def tensor(data: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
+    """Copy values into a new Tensor.
+
+    Python floats become float32, ints int64, bools bool; arrays keep their dtype.  A
+    list of tensors is stacked, and a Tensor copied, so that gradients flow to them.
+
+    >>> tensor([1.0, 2.0]).dtype
+    dtype('float32')
+    """
+    if not _holds_tensor(data):
+        return wrap(to_buffer(data, dtype, device))
+    return _converted(operand(data), dtype, device)
+
+
+def asarray(
+    data: Any, dtype: Any = None, device: Device | str | None = None
+) -> Tensor:
+    """A Tensor of the data that shares its memory where it can.
+
+    Writing to the shared array afterwards changes the Tensor, and gradients with it.
+
+    >>> asarray(np.ones(2)).dtype
+    dtype('float64')
+    """
+    if not _holds_tensor(data):
+        return wrap(to_buffer(data, dtype, device, copy=None))
+    if isinstance(data, Tensor) and type(data) is Tensor and dtype is device is None:
+        return data
+    return _converted(operand(data), dtype, device)
+
+
+def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
+    if dtype is not None and x.dtype != np.dtype(dtype):
+        x = astype(x, dtype)
+    return identity(x) if device is None else to(x, device)
+
+
+def convert_to_tensor(value: Any, dtype: Any = None) -> Tensor:
+    """The value as a Tensor: a Tensor itself, a Variable read, anything else copied.
+
+    Raises TypeError for a Tensor of another dtype than asked for, and for floats that
+    would become integers.
+
+    >>> x = tensor(1.0)
+    >>> convert_to_tensor(x) is x
+    True
+    """
+    wanted = None if dtype is None else np.dtype(dtype)
+    if isinstance(value, Tensor):
+        if wanted is not None and value.dtype != wanted:
+            raise ShapeError(
+                f"convert_to_tensor: expected dtype {wanted}, got a tensor of "
+                f"{value.dtype}; use value.astype({str(wanted)!r})"
+            )
+        return identity(value) if isinstance(value, Variable) else value
+    if value is None:
+        raise ShapeError("convert_to_tensor: expected values, got None")
+    if _holds_tensor(value):
+        return convert_to_tensor(operand(value), dtype)
+    if wanted is not None and wanted.kind in "biu":
+        found = wrap(to_buffer(value))
+        if found.dtype.kind in INEXACT:
+            raise DTypeError(
+                f"convert_to_tensor: expected {wanted}, got {found.dtype} values; "
+                "use eg.tensor(value).astype to round towards zero"
+            )
+    return wrap(to_buffer(value, dtype))
+
+
+def _made(
+    make: Callable[[Any], Any], device: Device | str | None, dtype: Any
+) -> Tensor:
+    target = resolve(device)
+    if target.kind == "cpu":
+        return wrap(make(np))
+    # Small and rare: made on the host, moved once.
+    return wrap(target.backend.put(make(np), target))
+
+
+def zeros(
+    shape: Shape, dtype: Any = np.float32, device: Device | str | None = None
+) -> Tensor:
+    """A tensor of zeros.
+
+    >>> zeros(2).tolist()
+    [0.0, 0.0]
+    """
+    return full(shape, 0, dtype, device)
+
+
+def ones(
+    shape: Shape, dtype: Any = np.float32, device: Device | str | None = None
+) -> Tensor:
+    """A tensor of ones.
+
+    >>> ones((1, 2)).tolist()
+    [[1.0, 1.0]]
+    """
+    return full(shape, 1, dtype, device)
+
+
+def full(
+    shape: Shape,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """A tensor of one value; the dtype is the value's unless given.
+
+    >>> full(2, 7).tolist()
+    [7, 7]
+    """
+    if dtype is None:
+        dtype = to_buffer(fill_value, device="cpu").dtype
+    lengths = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+    target = resolve(device)
+    buffer = target.backend.put(np.full((), fill_value, dtype), target)
+    if target.kind == "cpu":
+        return wrap(np.full(lengths, fill_value, dtype))
+    xp = target.backend.xp
+    return wrap(xp.broadcast_to(buffer, lengths).copy())
+
+
+def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+    """Zeros of the shape, dtype and device of x.
+
+    >>> zeros_like(tensor([1, 2])).tolist()
+    [0, 0]
+    """
+    return _like(x, 0, dtype)
+
+
+def ones_like(x: Any, dtype: Any = None) -> Tensor:
+    """Ones of the shape, dtype and device of x.
+
+    >>> ones_like(tensor([1, 2])).tolist()
+    [1, 1]
+    """
+    return _like(x, 1, dtype)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """One value in the shape, dtype and on the device of x.
+
+    >>> full_like(tensor([1, 2]), 3).tolist()
+    [3, 3]
+    """
+    return _like(x, fill_value, dtype)
+
+
+def _like(x: Any, value: Any, dtype: Any) -> Tensor:
+    x = x if isinstance(x, Tensor) else operand(x)
+    return full(x.shape, value, dtype or x.dtype, device_of(x._data))
+
+
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: Any = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """Evenly spaced values from start up to, without, stop.
+
+    >>> arange(3).tolist()
+    [0, 1, 2]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if dtype is None:
+        whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
+        dtype = np.int64 if whole else np.float32
+    return _made(lambda xp: xp.arange(start, stop, step, dtype), device, dtype)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = np.float32,
+    device: Device | str | None = None,
+) -> Tensor:
+    """A matrix (n, m) with ones on the k-th diagonal.
+
+    >>> eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return _made(lambda xp: xp.eye(n, m, k, dtype), device, dtype)

@@ -1,0 +1,117 @@
+"""Random numbers from a counter: the same key gives the same bits on every device."""
+
+from __future__ import annotations
+
+import math
+import operator
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..device import Device, resolve
+from ..errors import DTypeError
+from ..primitive import operand
+from ..tensor import Tensor, wrap
+from . import philox
+
+Size = int | Sequence[int] | None
+
+
+class Generator:
+    """A stream of Philox4x32-10 numbers: a 64-bit key and the offset reached.
+
+    ``state`` is (key, offset): save it, and the same numbers come again.
+    """
+
+    def __init__(self, seed: int | None = None):
+        self._lock = threading.Lock()
+        self.state = (0, 0)
+        self.seed(seed)
+
+    def seed(self, seed: int | None = None) -> None:
+        """Start again from a seed; None takes one from the operating system."""
+        if seed is None:
+            seed = secrets.randbits(64)
+        self.state = (operator.index(seed) % 2**64, 0)
+
+    def _advance(self, kind: str, count: int, dtype: Any) -> tuple[int, int]:
+        with self._lock:
+            key, offset = self.state
+            self.state = (key, offset + philox.blocks_used(kind, count, dtype))
+        return key, offset
+
+    def uniform(
+        self,
+        low: float = 0.0,
+        high: float = 1.0,
+        size: Size = None,
+        dtype: Any = np.float32,
+        device: Device | str | None = None,
+    ) -> Tensor:
+        """Numbers spread evenly over [low, high).
+
+        >>> Generator(0).uniform(size=2).shape
+        (2,)
+        """
+        values = self._drawn("uniform", philox.uniform, size, dtype, device)
+        return wrap(values if (low, high) == (0.0, 1.0) else low + (high - low) * values)
+
+    def normal(
+        self,
+        loc: float = 0.0,
+        scale: float = 1.0,
+        size: Size = None,
+        dtype: Any = np.float32,
+        device: Device | str | None = None,
+    ) -> Tensor:
+        """Numbers of the normal distribution with mean loc and deviation scale.
+
+        >>> Generator(0).normal(size=(2, 3)).shape
+        (2, 3)
+        """
+        values = self._drawn("normal", philox.normal, size, dtype, device)
+        return wrap(values if (loc, scale) == (0.0, 1.0) else loc + scale * values)
+
+    def permutation(self, x: Any, device: Device | str | None = None) -> Tensor:
+        """The numbers below x in random order, or the rows of x if it is an array.
+
+        >>> sorted(Generator(0).permutation(3).tolist())
+        [0, 1, 2]
+        """
+        rows = None if isinstance(x, (int, np.integer)) else operand(x)
+        count = operator.index(x) if rows is None else len(rows)
+        target = resolve(device) if rows is None else rows.device
+        key, offset = self._advance("permutation", count, np.int64)
+        with target:
+            order = philox.permutation(target.backend.xp, key, offset, count)
+        return wrap(order) if rows is None else rows[order]  # type: ignore[index]
+
+    def _drawn(
+        self,
+        kind: str,
+        draw: Callable[..., Any],
+        size: Size,
+        dtype: Any,
+        device: Device | str | None,
+    ) -> Any:
+        dtype = np.dtype(dtype)
+        if dtype.kind != "f":
+            raise DTypeError(f"random.{kind}: expected a floating dtype, got {dtype}")
+        shape = (
+            () if size is None else tuple(size) if isinstance(size, Sequence) else (size,)
+        )
+        count = math.prod(shape)
+        target = resolve(device)
+        key, offset = self._advance(kind, count, dtype)
+        values = draw(target.backend.xp, key, offset, count, dtype)
+        return values.reshape(shape)
+
+
+GENERATOR = Generator()
+seed = GENERATOR.seed
+uniform = GENERATOR.uniform
+normal = GENERATOR.normal
+permutation = GENERATOR.permutation

@@ -1,0 +1,705 @@
+"""How an op is declared: one row with its forward and its derivative.
+
+Four forms, each one call; all make an ``Op`` in the registry ``OPS`` and return the
+function that users call:
+
+    elementwise  diagonal Jacobian: one rule per argument is its VJP and its JVP
+    linear       the JVP is the op itself; the rule is the transpose
+    bilinear     linear in each of two arguments; two transposes
+    primitive    a decorated forward function with ``@f.vjp`` beneath it
+
+A rule is ordinary code over op names and operators, and it has several readers.  The
+first-order sweep runs it on bare buffers, where no tape listens and wrapping would be
+waste; a sweep under an outer tape runs it on Tensors, so that its own ops are recorded.
+It is the same code object both times: for bare buffers ``lowered`` rebinds the op names
+in it to the ops' buffer functions.
+
+What a rule needs is read from the names of its parameters, in this order:
+
+    g                 the cotangent (or tangent)
+    x | a, b | ...    an input, by its name in the forward function: its buffer is saved
+    y                 the output: its buffer is saved
+    like              the input's shape, as ``like.shape``: nothing is saved
+    axis, shape, ...  a parameter of the op
+
+A rule that names nothing saves nothing.  Rules must not branch on values (use
+``where``), must not contain NumPy scalars (they widen float32; use Python floats), and
+must not multiply by masks (0 * inf is nan; select with ``where``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any, Protocol
+
+import numpy as np
+
+from .device import BUFFERS, NUMPY, backend_of, current, device_of
+from .errors import DeviceError, DTypeError, EagergradError, ShapeError
+from .tape import Node, active, record, recorders
+from .tensor import INEXACT, TENSORS, Tensor, new, to_buffer, wrap
+
+OPS: dict[str, Op] = {}
+SCALARS = frozenset((bool, int, float, complex))
+FLOAT32 = np.dtype(np.float32)
+
+Rule = Callable[..., Any]
+
+
+class Op:
+    """One row of the op table."""
+
+    __slots__ = (
+        "arity",
+        "arrays",
+        "domain",
+        "entry",
+        "form",
+        "forward",
+        "impl",
+        "joint",
+        "lowered",
+        "name",
+        "params",
+        "picks",
+        "raw",
+        "reads",
+        "rules",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        form: str,
+        forward: Callable[..., Any] | None,
+        arrays: tuple[str, ...],
+        params: tuple[str, ...] = (),
+        domain: Any = None,
+    ):
+        self.name = name
+        self.form = form
+        self.forward = forward  # None: the array module's function of the same name
+        self.arrays = arrays  # one name, ending in "*", for a list of arrays
+        self.params = params
+        self.domain = domain  # where the op is real and smooth: a sampler for tests
+        self.arity = len(arrays)
+        self.impl = Implementations(self)
+        self.raw = _raw_function(self)
+        self.rules: tuple[Rule | None, ...] = ()
+        self.reads: tuple[tuple[str, ...], ...] = ()
+        self.picks: tuple[Callable[..., Any] | None, ...] = ()
+        self.lowered: tuple[Rule | None, ...] | None = None
+        self.joint = False
+        self.entry: Callable[..., Any] = _entry(self)
+        if name in OPS:
+            raise ValueError(f"op {name!r} is declared twice")
+        OPS[name] = self
+
+    def set_rules(self, rules: Sequence[Rule | None], joint: bool = False) -> None:
+        """Attach one rule per argument, or one joint rule that answers for all."""
+        self.rules = tuple(rules)
+        self.joint = joint
+        reads = [() if rule is None else _reads(self, rule) for rule in rules]
+        self.reads = tuple(reads)
+        self.picks = tuple(
+            None if not names else _picker(self.arrays, self.params, names)
+            for names in reads
+        )
+
+    def lower(self) -> tuple[Rule | None, ...]:
+        """The rules over bare buffers; made when the first sweep needs them."""
+        self.lowered = tuple(rule and lowered(rule) for rule in self.rules)
+        return self.lowered
+
+    def __repr__(self) -> str:
+        return f"Op({self.name!r}, {self.form})"
+
+
+class Implementations(dict[type, Callable[..., Any]]):
+    """An op's forward function for each type of buffer, found on first use."""
+
+    # debug() sets this to a function (op, implementation) -> implementation
+    checked: Callable[[Op, Callable[..., Any]], Callable[..., Any]] | None = None
+
+    def __init__(self, op: Op):
+        super().__init__()
+        self.op = op
+
+    def __missing__(self, buffer_type: type) -> Callable[..., Any]:
+        backend = BUFFERS.get(buffer_type)
+        if backend is None:
+            if not issubclass(buffer_type, (np.generic, *SCALARS)):
+                raise DTypeError(
+                    f"{self.op.name}: no device serves a {buffer_type.__name__}"
+                )
+            backend = NUMPY
+        if self.op.forward is None:
+            found = getattr(backend.xp, self.op.name)
+        else:
+            found = partial(self.op.forward, backend.xp)
+        if Implementations.checked is not None:
+            found = Implementations.checked(self.op, found)
+        self[buffer_type] = found
+        return found  # type: ignore[no-any-return]
+
+
+# --------------------------------------------------------------------- the four forms
+
+
+def elementwise(
+    name: str,
+    d: Rule | tuple[Rule | None, ...] | None,
+    forward: Callable[..., Any] | None = None,
+    domain: Any = None,
+    doc: str = "",
+    arrays: tuple[str, ...] = (),
+) -> Callable[..., Tensor]:
+    """Declare an op whose Jacobian is diagonal.
+
+    ``d`` is one rule, or one per argument; None says that the derivative is zero
+    wherever it exists, so the op is never recorded.  ``forward(xp, ...)`` defaults to
+    the array module's function of that name.
+    """
+    count = len(d) if isinstance(d, tuple) else 1
+    names = _array_names(forward) if forward else ("x",) if count == 1 else ("a", "b")
+    names = arrays or names
+    op = Op(name, "elementwise", forward, names, domain=domain)
+    if d is not None:
+        op.set_rules(d if isinstance(d, tuple) else (d,))
+    return _published(op, op.entry, doc)
+
+
+def constant(
+    name: str, arity: int = 2, forward: Callable[..., Any] | None = None, doc: str = ""
+) -> Callable[..., Tensor]:
+    """Declare an elementwise op with derivative zero: comparisons, logic, rounding."""
+    names = ("x",) if arity == 1 else ("a", "b")
+    op = Op(name, "constant", forward, names)
+    return _published(op, op.entry, doc)
+
+
+def linear(
+    name: str,
+    transpose: Rule,
+    forward: Callable[..., Any],
+    domain: Any = None,
+) -> Callable[..., Tensor]:
+    """Declare an op that is linear in its one array argument; its JVP is itself."""
+    arrays, params = _signature(forward)
+    op = Op(name, "linear", forward, arrays, params, domain)
+    op.set_rules((transpose,), joint=arrays[0].endswith("*"))
+    return _published(op, op.entry, "")
+
+
+def bilinear(
+    name: str, transpose: tuple[Rule, Rule], forward: Callable[..., Any], doc: str = ""
+) -> Callable[..., Tensor]:
+    """Declare an op that is linear in each of its two array arguments."""
+    op = Op(name, "bilinear", forward, *_signature(forward))
+    op.set_rules(transpose)
+    return _published(op, op.entry, doc)
+
+
+class Primitive(Protocol):
+    """What ``@primitive`` returns: the op's entry, and ``vjp`` to declare its rule."""
+
+    op: Op
+
+    def __call__(self, *args: Any) -> Any: ...
+
+    def vjp(self, rule: Rule) -> Rule:
+        """Declare the rule: it returns the gradient, or one per array argument."""
+
+
+def primitive(
+    arrays: int = 1, domain: Any = None
+) -> Callable[[Callable[..., Any]], Primitive]:
+    """Declare an op by its forward function ``f(xp, *arrays, *params)``."""
+
+    def declare(forward: Callable[..., Any]) -> Primitive:
+        names, params = _signature(forward, arrays)
+        op = Op(forward.__name__.strip("_"), "primitive", forward, names, params, domain)
+        entry: Any = _published(op, op.entry, forward.__doc__ or "")
+
+        def vjp(rule: Rule) -> Rule:
+            op.set_rules((rule,), joint=arrays > 1)
+            return rule
+
+        entry.vjp = vjp
+        return entry  # type: ignore[no-any-return]
+
+    return declare
+
+
+# ------------------------------------------------------------ entries, by number of arrays
+
+
+def _entry(op: Op) -> Callable[..., Tensor]:
+    if op.arrays[0].endswith("*"):
+        return _entry_list(op)
+    if op.arity == 1:
+        return _entry_one(op)
+    if op.arity == 2 and not op.params and op.form != "primitive":
+        return _entry_two(op)
+    return _entry_many(op)
+
+
+def _entry_one(op: Op) -> Callable[..., Tensor]:
+    impl = op.impl
+
+    def entry(x: Any, *params: Any) -> Tensor:
+        if type(x) not in TENSORS:
+            x = operand(x)
+        data = x._data
+        try:
+            z = impl[type(data)](data, *params)
+        except Exception as error:
+            raise explained(op, error, (x,), params) from error
+        if type(z) not in BUFFERS:
+            z = backend_of(z).asarray(z)
+        if z.dtype is not data.dtype:
+            z = _narrowed(z, data)
+        out: Tensor = new(Tensor)
+        out._data = z
+        tapes = active()
+        if tapes and op.rules:
+            node = x._node
+            if node is not None:
+                if node.tapes is not tapes:
+                    tapes = recorders(tapes, (node,))
+                if tapes:
+                    pick = op.picks[0]
+                    saved = () if pick is None else pick(data, z, node, params)
+                    out._node = record(tapes, op, (node,), saved, z.shape)
+                    return out
+        out._node = None
+        return out
+
+    return entry
+
+
+def _entry_two(op: Op) -> Callable[..., Tensor]:
+    impl = op.impl
+
+    def entry(a: Any, b: Any) -> Tensor:
+        if type(a) in TENSORS and type(b) in TENSORS:
+            x = a._data
+            y = b._data
+            if x.dtype is not y.dtype:
+                a, b = promoted(a, b)
+                x = a._data
+                y = b._data
+            node_a = a._node
+            node_b = b._node
+            kind = type(x)
+        else:
+            a, b = operands(op, a, b)
+            x, node_a = (a, None) if type(a) in SCALARS else (a._data, a._node)
+            y, node_b = (b, None) if type(b) in SCALARS else (b._data, b._node)
+            kind = type(y) if type(a) in SCALARS else type(x)
+        try:
+            z = impl[kind](x, y)
+        except Exception as error:
+            raise explained(op, error, (a, b), ()) from error
+        if type(z) not in BUFFERS:
+            z = backend_of(z).asarray(z)
+        out: Tensor = new(Tensor)
+        out._data = z
+        if not op.rules:
+            out._node = None
+            return out
+        if z.dtype.char in "dD":
+            out._data = z = _narrowed(z, x, y)
+        tapes = active()
+        if tapes and not (node_a is None and node_b is None):
+            if (node_a is not None and node_a.tapes is not tapes) or (
+                node_b is not None and node_b.tapes is not tapes
+            ):
+                tapes = recorders(tapes, (node_a, node_b))
+            if tapes:
+                pick_a, pick_b = op.picks
+                saved = (
+                    _NOTHING
+                    if pick_a is None or node_a is None
+                    else pick_a(x, y, z, node_a, _NOTHING),
+                    _NOTHING
+                    if pick_b is None or node_b is None
+                    else pick_b(x, y, z, node_b, _NOTHING),
+                )
+                out._node = record(tapes, op, (node_a, node_b), saved, z.shape)
+                return out
+        out._node = None
+        return out
+
+    return entry
+
+
+def _entry_many(op: Op) -> Callable[..., Tensor]:
+    """Three arrays or more, two with parameters, or a joint rule."""
+    impl = op.impl
+    arity = op.arity
+
+    def entry(*args: Any) -> Tensor:
+        inputs: list[Any] = [
+            x if type(x) in TENSORS or type(x) in SCALARS else operand(x)
+            for x in args[:arity]
+        ]
+        params = args[arity:]
+        if all(type(x) in SCALARS for x in inputs):
+            inputs[0] = operand(inputs[0])
+        datas = [x if type(x) in SCALARS else x._data for x in inputs]
+        kind = next(type(x._data) for x in inputs if type(x) not in SCALARS)
+        try:
+            z = impl[kind](*datas, *params)
+        except Exception as error:
+            raise explained(op, error, inputs, params) from error
+        out = wrap(z)
+        tapes = active()
+        if tapes and op.rules:
+            nodes = tuple(None if type(x) in SCALARS else x._node for x in inputs)
+            tapes = recorders(tapes, nodes)
+            if tapes:
+                saved = _saved(op, datas, out._data, nodes, params)
+                out._node = record(tapes, op, nodes, saved, out._data.shape)
+        return out
+
+    return entry
+
+
+def _entry_list(op: Op) -> Callable[..., Tensor]:
+    """One list of arrays: concatenate, stack."""
+    impl = op.impl
+
+    def entry(arrays: Any, *params: Any) -> Tensor:
+        inputs = [x if type(x) in TENSORS else operand(x) for x in arrays]
+        if not inputs:
+            raise ShapeError(f"{op.name}: expected at least one array, got none")
+        inputs = _common_dtype(inputs)
+        datas = [x._data for x in inputs]
+        try:
+            z = impl[type(datas[0])](datas, *params)
+        except Exception as error:
+            raise explained(op, error, inputs, params) from error
+        out = wrap(z)
+        tapes = active()
+        if tapes:
+            nodes = tuple(x._node for x in inputs)
+            tapes = recorders(tapes, nodes)
+            if tapes:
+                shapes = [x._data.shape for x in inputs]
+                saved = (shapes, *params)
+                out._node = record(tapes, op, nodes, saved, out._data.shape)
+        return out
+
+    return entry
+
+
+_NOTHING: tuple[Any, ...] = ()
+
+
+def _saved(
+    op: Op,
+    arrays: Sequence[Any],
+    y: Any,
+    nodes: Sequence[Node | None],
+    params: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    """What the rules of an op with many arrays read: a tuple per rule."""
+    if op.joint:
+        pick = op.picks[0]
+        return () if pick is None else pick(*arrays, y, nodes, params)  # type: ignore[no-any-return]
+    return tuple(
+        _NOTHING if pick is None or node is None else pick(*arrays, y, node, params)
+        for pick, node in zip(op.picks, nodes, strict=True)
+    )
+
+
+# ----------------------------------------------------------------- operands and dtypes
+
+
+def operand(x: Any) -> Tensor:
+    """The Tensor of an argument that is not one yet: array, scalar, nested list."""
+    if isinstance(x, Tensor):  # a subclass of the user's
+        return x
+    if isinstance(x, (list, tuple)) and _holds_tensor(x):
+        return OPS["stack"].entry([operand(item) for item in x], 0)  # type: ignore[no-any-return]
+    return wrap(to_buffer(x, copy=None))
+
+
+def _holds_tensor(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(_holds_tensor(item) for item in x)
+    return isinstance(x, Tensor)
+
+
+def operands(op: Op, a: Any, b: Any) -> tuple[Any, Any]:
+    """Two arguments of which one is not a Tensor: a scalar stays one, and is weak."""
+    if type(a) in SCALARS and type(b) in SCALARS:
+        return operand(a), b
+    if type(a) in SCALARS:
+        return a, _beside(op, b, None)
+    if type(b) in SCALARS:
+        return _beside(op, a, None), b
+    a = _beside(op, a, b)
+    b = _beside(op, b, a)
+    return promoted(a, b)
+
+
+def _beside(op: Op, x: Any, other: Any) -> Tensor:
+    """One argument as a Tensor on the device of the other."""
+    if isinstance(x, Tensor):
+        return x
+    if not isinstance(other, Tensor):
+        try:
+            return operand(x)
+        except (TypeError, ValueError) as error:
+            raise explained(op, error, (x, other), ()) from error
+    device = other.device
+    if device.kind != "cpu" and np.ndim(x):
+        raise DeviceError(
+            f"{op.name}: one operand is on {device}, the other a "
+            f"{type(x).__name__} on the CPU; move it with eg.tensor(..., device={str(device)!r})"
+        )
+    if isinstance(x, (list, tuple)) and _holds_tensor(x):
+        return operand(x)
+    try:
+        return wrap(to_buffer(x, device=device, copy=None))
+    except (TypeError, ValueError) as error:
+        raise explained(op, error, (x, other), ()) from error
+
+
+def promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors with one dtype: floats as in NumPy, an integer takes the float's."""
+    first, second = a._data.dtype, b._data.dtype
+    if first == second:
+        return a, b
+    dtype = promoted_dtype(first, second)
+    return cast(a, dtype), cast(b, dtype)
+
+
+def promoted_dtype(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an op on two dtypes; see ``promoted``."""
+    if first.kind in "biu" and second.kind in INEXACT:
+        return second
+    if second.kind in "biu" and first.kind in INEXACT:
+        return first
+    return np.promote_types(first, second)
+
+
+def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """The tensor in another dtype, recorded; itself when it has the dtype."""
+    if x._data.dtype == dtype:
+        return x
+    return OPS["astype"].entry(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
+
+
+def _common_dtype(inputs: list[Tensor]) -> list[Tensor]:
+    dtype = inputs[0]._data.dtype
+    for x in inputs[1:]:
+        if x._data.dtype != dtype:
+            dtype = promoted_dtype(dtype, x._data.dtype)
+    return [cast(x, dtype) for x in inputs]
+
+
+def _narrowed(z: Any, *inputs: Any) -> Any:
+    """float32 where NumPy made float64 out of integers, as Python floats are here."""
+    if z.dtype.char not in "dD":
+        return z
+    for x in inputs:
+        if type(x) not in SCALARS and x.dtype.kind not in "biu":
+            return z
+    return z.astype(np.float32 if z.dtype.char == "d" else np.complex64)
+
+
+def explained(
+    op: Op, error: Exception, inputs: Sequence[Any], params: Sequence[Any]
+) -> Exception:
+    """The error of an array module, restated with op, operands and remedy."""
+    if isinstance(error, EagergradError):
+        return error
+    devices = {str(x.device) for x in inputs if isinstance(x, Tensor)}
+    if len(devices) > 1:
+        return DeviceError(
+            f"{op.name}: operands on different devices: {', '.join(sorted(devices))}; "
+            "move one with .to(device)"
+        )
+    what = ", ".join(
+        f"{name} is {_described(x)}"
+        for name, x in zip(_labels(op, len(inputs)), inputs, strict=True)
+    )
+    if params:
+        pairs = zip(op.params, params, strict=False)
+        what += "; " + ", ".join(f"{name}={value!r}" for name, value in pairs)
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "broadcast" in text:
+        text = "shapes do not broadcast"
+    message = f"{op.name}: {text}: {what}"
+    if isinstance(error, IndexError):
+        return IndexError(message)
+    if isinstance(error, ValueError):
+        return ShapeError(message)
+    if isinstance(error, TypeError):
+        return DTypeError(message)
+    error.add_note(message)
+    return error
+
+
+def _labels(op: Op, count: int) -> tuple[str, ...]:
+    if op.arrays[0].endswith("*"):
+        return tuple(f"array {i}" for i in range(count))
+    return op.arrays
+
+
+def _described(x: Any) -> str:
+    if isinstance(x, Tensor):
+        return f"{x.shape} {x.dtype}"
+    return f"{type(x).__name__} {x!r}"
+
+
+# ------------------------------------------------------------------ reading declarations
+
+
+def _published(op: Op, entry: Any, doc: str) -> Callable[..., Tensor]:
+    entry.__name__ = entry.__qualname__ = op.name
+    entry.__module__ = "eagergrad"
+    entry.op = op
+    entry.__doc__ = doc or f"Apply {op.name} element by element, as numpy.{op.name} does."
+    return entry  # type: ignore[no-any-return]
+
+
+def _signature(
+    forward: Callable[..., Any], count: int = 0
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arrays and parameters of ``forward(xp, ...)``: a, b or one array come first."""
+    code: CodeType = forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    if not count:
+        count = 2 if names[:2] == ("a", "b") else 1
+    if names[0] == "arrays":
+        return ("arrays*",), names[1:]
+    return names[:count], names[count:]
+
+
+def _array_names(forward: Callable[..., Any]) -> tuple[str, ...]:
+    code: CodeType = forward.__code__
+    return code.co_varnames[1 : code.co_argcount]
+
+
+def _reads(op: Op, rule: Rule) -> tuple[str, ...]:
+    """The parameter names of a rule after ``g``, checked against the op."""
+    names = rule.__code__.co_varnames[: rule.__code__.co_argcount]
+    known = (*op.arrays, "y", "like", "shapes", *op.params)
+    unknown = [name for name in names[1:] if name not in known]
+    if names[:1] != ("g",) or unknown:
+        raise ValueError(
+            f"{op.name}: a rule is called as (g, ...) with names among {known}; "
+            f"got {names}"
+        )
+    return names[1:]
+
+
+def _picker(
+    arrays: tuple[str, ...], params: tuple[str, ...], names: tuple[str, ...]
+) -> Callable[..., Any]:
+    """A function that collects what a rule reads into the tuple the tape saves."""
+    items = "".join(f"p[{params.index(n)}]," if n in params else f"{n}," for n in names)
+    text = f"lambda {','.join(arrays)}, y, like, p: ({items})".replace("*", "")
+    found = _PICKERS.get(text)
+    if found is None:
+        found = _PICKERS[text] = eval(text)
+    return found
+
+
+_PICKERS: dict[str, Callable[..., Any]] = {}
+
+
+def _raw_function(op: Op) -> Callable[..., Any]:
+    """The op over bare buffers: no wrapping, no recording, no conversion."""
+    impl = op.impl
+    if op.arrays[0].endswith("*"):
+        return lambda arrays, *params: impl[type(arrays[0])](arrays, *params)
+    if op.arity == 1:
+        return lambda x, *params: impl[type(x)](x, *params)
+
+    def raw(a: Any, b: Any, *rest: Any) -> Any:
+        kind = type(a)
+        return impl[type(b) if kind in SCALARS else kind](a, b, *rest)
+
+    return raw
+
+
+def lowered(function: Rule) -> Rule:
+    """The same code over bare buffers: op names in it mean the ops' raw functions.
+
+    Functions of the package that the code calls are lowered too.
+    """
+    found = _LOWERED.get(function)
+    if found is None:
+        names: dict[str, Any] = {}
+        found = FunctionType(
+            function.__code__,
+            names,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        found.__kwdefaults__ = function.__kwdefaults__
+        _LOWERED[function] = found
+        for name in _global_names(function.__code__):
+            if name in function.__globals__:
+                names[name] = _lowered_value(function.__globals__[name])
+    return found
+
+
+_LOWERED: dict[Rule, Rule] = {}
+
+
+def _lowered_value(value: Any) -> Any:
+    op = getattr(value, "op", None)
+    if isinstance(op, Op):
+        return op.raw
+    if isinstance(value, FunctionType) and value.__module__.startswith(_OPS_PACKAGE):
+        return lowered(value)
+    return value
+
+
+_OPS_PACKAGE = __name__.rpartition(".")[0] + ".ops."
+
+
+def _global_names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant_ in code.co_consts:
+        if isinstance(constant_, CodeType):
+            names |= _global_names(constant_)
+    return names
+
+
+def lifted(node: Node, rule: int) -> list[Any]:
+    """What a rule saved, as Tensors that outer tapes know by their nodes."""
+    op = node.op
+    saved = node.saved if op.joint or op.arity == 1 else node.saved[rule]
+    values: list[Any] = []
+    for name, value in zip(op.reads[rule], saved, strict=True):
+        if type(value) in BUFFERS:
+            if name == "y":
+                value = wrap(value, node)
+            elif name in op.arrays:
+                value = wrap(value, node.inputs[op.arrays.index(name)])
+            # a buffer among the parameters (an index array) stays a buffer
+        values.append(value)
+    return values
+
+
+__all__ = [
+    "OPS",
+    "Op",
+    "bilinear",
+    "constant",
+    "current",
+    "device_of",
+    "elementwise",
+    "linear",
+    "primitive",
+]

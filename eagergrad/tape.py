@@ -1,0 +1,442 @@
+"""The tape: which operations were recorded, and for whom.  No arithmetic, no arrays.
+
+A *Node* stands for one value that some tape knows.  It is the key of that value (an
+object's identity, never a number that could be used again) and, when an op made the
+value, the entry of that op: the op, the nodes of its inputs, and what its rule saved.
+
+Who owns what decides when memory is freed, by reference counting alone:
+
+    Tensor --> Node --> nodes of the inputs --> ...        (strong)
+    Tape   --> weak references to its nodes, in execution order
+
+A branch nobody can reach any more dies at once, although the tape is open; and when a
+tape is used up or dropped it walks its weak references and empties the nodes that no
+other open tape needs, although the tensors live on.  Both ends let go; neither waits
+for the garbage collector.  One node serves all tapes that recorded the op, so nesting
+tapes costs nothing per op.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+from .errors import DTypeError, GradientError
+
+
+class Node:
+    """A value some tape knows: its tapes, the op that made it, and what that op saved."""
+
+    __slots__ = ("__weakref__", "inputs", "op", "saved", "shape", "tapes")
+
+    def __init__(
+        self,
+        tapes: tuple[Tape, ...],
+        op: Any,
+        inputs: tuple[Node | None, ...],
+        saved: tuple[Any, ...],
+        shape: tuple[int, ...],
+    ):
+        self.tapes = tapes
+        self.op = op
+        self.inputs = inputs
+        self.saved = saved
+        self.shape = shape
+
+    def release(self) -> None:
+        """Drop what the op saved, unless another open tape may still ask for it."""
+        for tape in self.tapes:
+            if tape.open:
+                return
+        self.op = None
+        self.inputs = self.saved = ()
+
+
+class VariableNode(Node):
+    """The node of a Variable: a leaf, watched when the variable is read."""
+
+    __slots__ = ("differentiable", "order", "trainable", "variable")
+
+    def __init__(self, variable: Any, trainable: bool, differentiable: bool):
+        super().__init__((), None, (), (), variable.shape)
+        self.variable = ref(variable)
+        self.trainable = trainable
+        self.differentiable = differentiable
+        self.order = next(_creation)
+
+
+_creation = itertools.count()
+
+
+class Tape:
+    """One recording: weak references to its nodes in execution order.
+
+    ``records=False`` makes a tape that only notices which variables are read.
+    ``stands_for`` makes a shadow: see ``stop_recording``.
+    """
+
+    __slots__ = (
+        "breaks",
+        "entries",
+        "late",
+        "limit",
+        "open",
+        "persistent",
+        "places",
+        "records",
+        "stands_for",
+        "variables",
+        "watches_variables",
+    )
+
+    def __init__(
+        self,
+        watches_variables: bool = True,
+        records: bool = True,
+        persistent: bool = False,
+        stands_for: tuple[Tape, ...] = (),
+    ):
+        self.entries: list[ref[Node]] = []
+        self.limit = 4096
+        self.open = True
+        self.records = records
+        self.persistent = persistent
+        self.stands_for = stands_for
+        self.watches_variables = watches_variables
+        self.variables: dict[int, Any] = {}
+        self.late = False  # an operation was recorded after its output had been used
+        self.breaks: list[tuple[ref[Node], str, str]] = []
+        self.places: dict[ref[Node], str] | None = {} if locate_entries else None
+
+    def compact(self) -> None:
+        """Forget the entries that died; called when the list has doubled."""
+        self.entries = [entry for entry in self.entries if entry() is not None]
+        self.limit = 4096 + 2 * len(self.entries)
+
+    def close(self) -> None:
+        """End the recording and let go of everything it kept alive."""
+        self.open = False
+        entries, self.entries = self.entries, []
+        while entries:
+            node = entries.pop()()
+            if node is not None:
+                node.release()
+        self.breaks = []
+        self.variables = {}
+
+    def knows(self, node: Node | None) -> bool:
+        """Whether an op on this value is to be recorded here."""
+        if node is None:
+            return False
+        return self in node.tapes or any(t in node.tapes for t in self.stands_for)
+
+    def adopt(self, shadow: Tape) -> None:
+        """Take over what a shadow recorded, as if it had been recorded here."""
+        for entry in shadow.entries:
+            node = entry()
+            if node is not None and self not in node.tapes:
+                node.tapes = (*node.tapes, self)
+                self.entries.append(entry)
+
+    def watch(self, node: Node) -> None:
+        """Make a value known to this tape.  A value the tape recorded keeps its entry."""
+        if self not in node.tapes:
+            with _watching:  # two threads may watch one tensor, each for its own tape
+                node.tapes = with_tapes(node, [self])
+
+
+_watching = threading.Lock()
+locate_entries = False  # set by debug(): tapes remember where each op was recorded
+
+_active: ContextVar[tuple[Tape, ...]] = ContextVar("eagergrad_tapes", default=())
+_suspended: ContextVar[tuple[Tape, ...] | None] = ContextVar(
+    "eagergrad_suspended_tapes", default=None
+)
+active = _active.get  # the tapes that record on this thread now, oldest first
+
+
+def push(tape: Tape) -> None:
+    """Let a tape record on this thread (after any ``stop_recording`` has ended)."""
+    suspended = _suspended.get()
+    if suspended is None:
+        drop_shadow()
+        _active.set((*_active.get(), tape))
+    else:
+        _suspended.set((*suspended, tape))
+
+
+def pop(tape: Tape) -> bool:
+    """Take a tape off this thread; False when it was not on it."""
+    for variable in (_active, _suspended):
+        tapes = variable.get()
+        if tapes is not None and tape in tapes:
+            variable.set(tuple(t for t in tapes if t is not tape))
+            return True
+    return False
+
+
+class stop_recording:
+    """Stop all tapes of this thread for the length of a ``with`` block.
+
+    Nests; also holds for tapes that are entered inside the block.
+
+    What the block computes is a constant to the tapes.  Only a backward function given
+    to ``record_operation`` right after the block may use values from inside it, and its
+    own derivative must see how they depend on the inputs.  So where a higher derivative
+    is possible at all (several tapes, or a persistent one) a *shadow* tape records the
+    block; ``record_operation`` keeps it, and a sweep under an outer tape adopts it.
+
+    >>> with stop_recording():
+    ...     could_possibly_record()
+    False
+    """
+
+    __slots__ = ("_active", "_extra", "_outermost")
+
+    def __init__(self, *extra: Tape):
+        self._extra = extra  # tapes that go on: those that notice variables
+
+    def __enter__(self) -> None:
+        self._outermost = _suspended.get() is None
+        if not self._outermost:
+            self._extra = (*_active.get(), *self._extra)
+            self._active = _active.set(self._extra)
+            return
+        tapes = _active.get()
+        _suspended.set(tapes)
+        drop_shadow()
+        if len(tapes) > 1 or (tapes and tapes[0].persistent):
+            shadow = Tape(watches_variables=False, stands_for=tapes)
+            _shadow.set(shadow)
+            _active.set((shadow, *self._extra))
+        else:
+            _active.set(self._extra)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._outermost:
+            _active.set(_suspended.get() or ())
+            _suspended.set(None)
+        else:
+            _active.reset(self._active)
+
+
+_shadow: ContextVar[Tape | None] = ContextVar("eagergrad_shadow", default=None)
+
+
+def drop_shadow() -> None:
+    """Forget the last shadow: nobody recorded an operation right after its block."""
+    shadow = _shadow.get()
+    if shadow is not None:
+        _shadow.set(None)
+        shadow.close()
+
+
+def could_possibly_record() -> bool:
+    """True when some tape is recording on this thread."""
+    return _suspended.get() is None and bool(_active.get())
+
+
+def should_record_backprop(tensors: Iterable[Any]) -> bool:
+    """True when a tape that records on this thread watches one of the tensors."""
+    nodes = [tensor._node for tensor in tensors]
+    return could_possibly_record() and bool(recorders(_active.get(), nodes))
+
+
+def recorders(
+    tapes: tuple[Tape, ...], nodes: Sequence[Node | None]
+) -> tuple[Tape, ...]:
+    """Which of ``tapes`` record an op on these inputs.  Reading a Variable watches it."""
+    for node in nodes:
+        if type(node) is VariableNode and node.tapes is not tapes:
+            accessed(node, tapes)
+    for node in nodes:
+        if node is not None and node.tapes is tapes:
+            return tapes
+    found = tuple([tape for tape in tapes if any(map(tape.knows, nodes))])
+    return tapes if len(found) == len(tapes) else found
+
+
+def accessed(node: VariableNode, tapes: tuple[Tape, ...]) -> None:
+    """Note that a Variable was read: tapes that watch variables watch it from now on."""
+    if not node.trainable:
+        return
+    order, new = node.order, []
+    for tape in tapes:
+        if tape.watches_variables and order not in tape.variables:
+            tape.variables[order] = node.variable()
+            if tape.records and node.differentiable and tape not in node.tapes:
+                new.append(tape)
+    if new:
+        with _watching:
+            node.tapes = with_tapes(node, new)
+
+
+def with_tapes(node: Node | None, new: list[Tape]) -> tuple[Tape, ...]:
+    """The open tapes of a node, and new ones.
+
+    Where these are the active tapes, it is their very tuple, so that ops recognise by
+    identity that all of them record.
+    """
+    tapes = tuple(new)
+    if node is not None:
+        for tape in node.tapes:
+            if tape.open and tape not in new:
+                tapes = (tape, *tapes)
+    recording = _active.get()
+    return recording if set(recording) == set(tapes) else tapes
+
+
+def record(
+    tapes: tuple[Tape, ...],
+    op: Any,
+    inputs: tuple[Node | None, ...],
+    saved: tuple[Any, ...],
+    shape: tuple[int, ...],
+) -> Node:
+    """Put one op on ``tapes`` and return the node of its output."""
+    node = Node(tapes, op, inputs, saved, shape)
+    entry = ref(node)
+    for tape in tapes:
+        entries = tape.entries
+        entries.append(entry)
+        if len(entries) > tape.limit:
+            tape.compact()
+        if tape.places is not None:
+            tape.places[entry] = caller()
+    return node
+
+
+def left(tensor: Any, how: str) -> None:
+    """Note that a watched value leaves the tapes, so that a None can be explained."""
+    node = tensor._node
+    if node is None:
+        return
+    for tape in _active.get():
+        if tape in node.tapes and len(tape.breaks) < 1000:
+            tape.breaks.append((ref(node), how, caller()))
+
+
+def caller() -> str:
+    """``file:line`` of the innermost frame outside this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(
+        _PACKAGE
+    ):
+        frame = frame.f_back
+    if frame is None:
+        return "an unknown place"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def caller_depth() -> int:
+    """The ``stacklevel`` for a warning that is to name the user's line."""
+    frame: FrameType | None = sys._getframe(1)
+    depth = 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(
+        _PACKAGE
+    ):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+class UserOp:
+    """An op recorded by hand: a name and a backward function over Tensors."""
+
+    __slots__ = ("backward", "name", "outputs", "shadow")
+    form = "user"
+    joint = True
+    arity = 0
+
+    def __init__(
+        self,
+        name: str,
+        backward: Callable[..., Sequence[Any]],
+        outputs: tuple[Any, ...],
+        shadow: Tape | None,
+    ):
+        self.name = name
+        self.backward = backward
+        self.outputs = outputs  # (shape, dtype, device) of each
+        self.shadow = shadow  # what the stop_recording block before it computed
+
+
+class ItemOp:
+    """The step from an op with several outputs to one of them."""
+
+    __slots__ = ()
+    name = "item"
+    form = "item"
+
+
+ITEM = ItemOp()
+
+
+def record_operation(
+    name: str,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    backward_function: Callable[..., Sequence[Any]],
+) -> None:
+    """Put an operation of your own on every tape that watches one of ``inputs``.
+
+    ``backward_function`` is called with one Tensor per output (zeros for an output that
+    was not used) and must return a sequence with a gradient or None per input.  What it
+    computes is itself recorded by the tapes outside, so higher derivatives follow.
+
+    Raises TypeError for arguments that are not sequences of tensors; a wrong number or
+    shape of gradients raises ValueError when ``gradient`` is called.
+    """
+    outputs, inputs = tuple(outputs), tuple(inputs)
+    for role, tensors in (("output", outputs), ("input", inputs)):
+        for i, tensor in enumerate(tensors):
+            if not hasattr(tensor, "_node"):
+                raise DTypeError(
+                    f"record_operation {name!r}: {role} {i} is a "
+                    f"{type(tensor).__name__}, not a Tensor; convert_to_tensor it first"
+                )
+    nodes = tuple(tensor._node for tensor in inputs)
+    tapes = recorders(_active.get(), nodes)
+    if not tapes:
+        return
+    shadow = _shadow.get() if _suspended.get() is None else None
+    for i, output in enumerate(outputs):
+        node = output._node
+        if type(node) is VariableNode:
+            raise GradientError(
+                f"record_operation {name!r}: output {i} is a Variable; "
+                "record on an identity of it"
+            )
+        if node is not None and shadow is not None and shadow in node.tapes:
+            output._node = None  # made in the block before: the tapes do not know it
+        elif node is not None and any(t.open and t not in tapes for t in node.tapes):
+            raise GradientError(
+                f"record_operation {name!r}: output {i} belongs to another open tape; "
+                "record on an identity of it"
+            )
+    if shadow is not None:
+        _shadow.set(None)
+    specs = tuple((out.shape, out.dtype, out.device) for out in outputs)
+    op = UserOp(name, backward_function, specs, shadow)
+    producer = record(tapes, op, nodes, (), ())
+    for i, output in enumerate(outputs):
+        node = record(tapes, ITEM, (producer,), (i,), output.shape)
+        if output._node is None:
+            output._node = node
+            continue
+        # The output was watched or used before.  Its node stays its key, now with an
+        # entry; that entry is younger than the ops that used it, so order must be
+        # restored once before a sweep.
+        old = output._node
+        old.tapes, old.op, old.inputs, old.saved = tapes, ITEM, (producer,), (i,)
+        for tape in tapes:
+            tape.entries[-1] = ref(old)
+            tape.late = True
