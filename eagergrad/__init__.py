@@ -11,6 +11,7 @@ TensorFlow Eager's gradient interfaces, NumPy's names for everything else.
     print(tape.gradient(y, x))
 """
 
+import warnings as _warnings
 from typing import Any
 
 import numpy as _np
@@ -134,6 +135,11 @@ from .tensor import Tensor as Tensor
 from .tensor import Variable as Variable
 from .tensor import from_dlpack as from_dlpack
 
+# An overflow or a division by zero inside an op gives inf or nan on every device, and
+# ``debug(nan_check=True)`` finds it.  NumPy's warning would come on the CPU only, and
+# name a line of this package.
+_warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"eagergrad\.")
+
 array = constant = tensor  # NumPy's and TensorFlow's name for it
 true_divide = divide
 mod = remainder
@@ -162,7 +168,10 @@ __all__ = sorted(
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":  # written once, in pyproject.toml
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("eagergrad")
+        try:
+            return version("eagergrad")
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            return "0+unknown"
     raise AttributeError(f"module 'eagergrad' has no attribute {name!r}")

@@ -241,7 +241,10 @@ def resolve(name: str | Device | None) -> Device:
 
 def report() -> list[tuple[str, str]]:
     """What ``eagergrad doctor`` says of the devices: rows of (label, text)."""
-    rows = [("default device", str(default()))]
+    try:
+        rows = [("default device", str(default()))]
+    except DeviceError as error:
+        rows = [("default device", f"none: {error}")]
     if os.environ.get("EAGERGRAD_DEVICE"):
         rows.append(("EAGERGRAD_DEVICE", os.environ["EAGERGRAD_DEVICE"]))
     rows.append(("cpu", f"NumPy {np.__version__}, {os.cpu_count()} cores"))

@@ -5,7 +5,8 @@
     |-- ShapeError       (ValueError)    shapes that do not fit an op
     |-- DTypeError       (TypeError)     dtypes or argument types that do not fit an op
     |-- GradientError    (ValueError)    a rule or a seed of the wrong count or shape
-    |-- TapeError        (RuntimeError)  a tape used up, never entered, entered twice
+    |-- TapeError        (RuntimeError)  a tape used up or never entered
+    |   `-- ReentryError (ValueError)    a tape entered while it is recording
     |-- NoRuleError      (LookupError)   an op without a derivative rule was reached
     |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
     |-- DataError        (ValueError)    a data set file that is missing or malformed
@@ -40,6 +41,10 @@ class GradientError(EagergradError, ValueError):
 
 class TapeError(EagergradError, RuntimeError):
     """A tape that was used up, never entered, or closed."""
+
+
+class ReentryError(TapeError, ValueError):
+    """A tape was entered while it was recording already."""
 
 
 class NoRuleError(EagergradError, LookupError):

@@ -13,8 +13,8 @@ import numpy as np
 
 from . import nest
 from .backward import sweep
-from .device import NUMPY, backend_of
-from .errors import DTypeError, DTypeWarning, GradientError, ShapeError, TapeError
+from .device import backend_of
+from .errors import DTypeError, DTypeWarning, GradientError, ReentryError, ShapeError, TapeError
 from .ops.creation import convert_to_tensor, zeros, zeros_like
 from .ops.elementwise import astype, identity
 from .ops.random import GENERATOR
@@ -27,9 +27,8 @@ from .tape import (
     caller_depth,
     pop,
     push,
-    record_operation,
-    stop_recording,
-    with_tapes,
+    record_user_op,
+    set_aside,
 )
 from .tensor import INEXACT, Tensor, Variable, to_buffer, wrap
 
@@ -81,7 +80,7 @@ class GradientTape:
 
     def __enter__(self) -> GradientTape:
         if self._inside:
-            raise TapeError(
+            raise ReentryError(
                 "GradientTape: already recording; leave its block before entering again"
             )
         if self._tape is None:
@@ -134,10 +133,8 @@ class GradientTape:
                 tape.variables[leaf._node.order] = leaf
             if leaf.dtype.kind not in INEXACT:
                 _warn_integer("watch", leaf)
-            elif leaf._node is None:
-                leaf._node = Node(with_tapes(None, [tape]), None, (), (), leaf.shape)
             else:
-                tape.watch(leaf._node)
+                tape.watch(leaf)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables this tape has seen, in the order of their construction."""
@@ -154,8 +151,9 @@ class GradientTape:
         >>> tape.gradient(y, x) is None
         True
         """
+        self._recording()
         if not self._inside:
-            raise TapeError("stop_recording: the tape is not recording")
+            raise TapeError("stop_recording: the tape is not recording now")
         return _Pause(self)
 
     def reset(self) -> None:
@@ -282,9 +280,11 @@ class GradientTape:
                 seed = np.zeros((y.shape[0], width), y.dtype)
                 seed[:, j] = 1
                 rows.append(_sweep(tape, [y], [_put(seed, y)], sources, consume=False))
-                if check and y.shape[0]:
-                    seed[1:] = 0
-                    _check_rows(_sweep(tape, [y], [_put(seed, y)], sources, False))
+                if check:  # rows weighted: each must come back with its own weight
+                    weights = np.linspace(1, 2, y.shape[0]).astype(y.dtype)
+                    weighted = _put(seed * weights[:, None], y)
+                    grads = _sweep(tape, [y], [weighted], sources, consume=False)
+                    _check_rows(rows[-1], grads, weights)
         finally:
             if not self._persistent:
                 tape.close()
@@ -348,24 +348,26 @@ class _Pause:
 
 
 class Entry:
-    """One recorded op: its name, the shapes of inputs and output, the bytes it keeps."""
+    """One recorded op: name, (shape, dtype) of inputs and output, the bytes it keeps.
 
-    __slots__ = ("bytes", "input_shapes", "name", "output_shape", "saved_dtypes")
+    An input that no tape watches is None.
+    """
+
+    __slots__ = ("bytes", "inputs", "name", "output")
 
     def __init__(self, node: Node):
-        op = node.op
-        saved = _buffers(node.saved)
-        self.name: str = op.name
-        self.input_shapes = tuple(None if n is None else n.shape for n in node.inputs)
-        self.output_shape = node.shape
-        self.saved_dtypes = tuple(str(buffer.dtype) for buffer in saved)
-        self.bytes: int = sum({id(b): b.nbytes for b in saved}.values())
+        self.name: str = node.op.name
+        self.inputs = tuple(
+            None if n is None else (n.shape, str(n.dtype)) for n in node.inputs
+        )
+        self.output = (node.shape, str(node.dtype))
+        saved = {id(buffer): buffer for buffer in _buffers(node.saved)}
+        self.bytes: int = sum(buffer.nbytes for buffer in saved.values())
 
     def __str__(self) -> str:
-        inputs = ", ".join("-" if s is None else str(s) for s in self.input_shapes)
-        dtypes = " ".join(sorted(set(self.saved_dtypes)))
-        kept = f"keeps {self.bytes:,} bytes {dtypes}" if self.bytes else "keeps nothing"
-        return f"{self.name:<16} {inputs} -> {self.output_shape}  {kept}"
+        inputs = ", ".join("-" if x is None else f"{x[1]} {x[0]}" for x in self.inputs)
+        output = f"{self.output[1]} {self.output[0]}"
+        return f"{self.name}: {inputs} -> {output}, keeps {self.bytes:,} bytes"
 
     __repr__ = __str__
 
@@ -482,7 +484,13 @@ def _seed(index: int, y: Tensor, seed: Any) -> Tensor | None:
     if seed is None:
         return None
     if not isinstance(seed, Tensor):
-        seed = wrap(to_buffer(seed, y.dtype, y.device))
+        try:
+            seed = wrap(to_buffer(seed, y.dtype, y.device))
+        except (TypeError, ValueError) as error:
+            raise GradientError(
+                f"output_gradients: seed {index} is a {type(seed).__name__}, which does "
+                f"not become {y.dtype}: {error}"
+            ) from error
     elif seed.dtype != y.dtype:
         raise GradientError(
             f"output_gradients: seed {index} is {seed.dtype}, its target {y.dtype}; "
@@ -519,9 +527,14 @@ def _stacked(rows: list[Any], y: Tensor, x: Tensor, zero: bool) -> Any:
     return stack([zeros_like(x) if r is None else r for r in rows]).reshape(shape)
 
 
-def _check_rows(grads: list[Any]) -> None:
-    for g in grads:
-        if g is not None and bool((g[1:] != 0).any()):
+def _check_rows(plain: list[Any], weighted: list[Any], weights: Any) -> None:
+    rtol = 32 * float(np.finfo(weights.dtype).eps)
+    for g, w in zip(plain, weighted, strict=True):
+        if g is None:
+            continue
+        g, w = g.numpy(), w.numpy()
+        expected = g * weights.reshape((-1,) + (1,) * (g.ndim - 1))
+        if not np.allclose(w, expected, rtol, rtol * abs(w).max(initial=0)):
             raise ShapeError(
                 "batch_jacobian: a row of the target depends on other rows of the "
                 "source; use jacobian"
@@ -785,23 +798,26 @@ def implicit_value_and_gradients(
         push(tape)
         try:
             value = f(*args, **kwargs)
+            pop(tape)
+            if value is None:
+                raise GradientError(
+                    f"{_name_of(f)}: returned None; it must return what to differentiate"
+                )
+            variables = [tape.variables[order] for order in sorted(tape.variables)]
+            if not variables:
+                raise GradientError(
+                    f"{_name_of(f)}: read no trainable Variable; there is nothing to "
+                    "differentiate by"
+                )
+            targets = [
+                y if type(y) is Tensor else convert_to_tensor(y)
+                for y in nest.flatten(value)
+            ]
+            seeds: list[Tensor | None] = [None] * len(targets)
+            grads = _sweep(tape, targets, seeds, variables, consume=True)
         finally:
             pop(tape)
-        if value is None:
-            raise GradientError(
-                f"{_name_of(f)}: returned None; it must return what to differentiate"
-            )
-        variables = [tape.variables[order] for order in sorted(tape.variables)]
-        if not variables:
-            raise GradientError(
-                f"{_name_of(f)}: read no trainable Variable; there is nothing to "
-                "differentiate by"
-            )
-        targets = [
-            y if type(y) is Tensor else convert_to_tensor(y) for y in nest.flatten(value)
-        ]
-        seeds: list[Tensor | None] = [None] * len(targets)
-        grads = _sweep(tape, targets, seeds, variables, consume=True)
+            tape.close()
         return value, list(zip(grads, variables, strict=True))
 
     return run
@@ -862,9 +878,9 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        inputs = nest.flatten(list(args)) + _tensor_keywords(f, kwargs)
-        notice = Tape(records=False)
-        with stop_recording(notice):
+        positional = args[1:] if _is_method(f, args) else args
+        inputs = nest.flatten(list(positional)) + _tensor_keywords(f, kwargs)
+        with set_aside() as aside:
             returned = f(*args, **kwargs)
             if not (isinstance(returned, tuple) and len(returned) == 2):
                 raise DTypeError(
@@ -877,20 +893,15 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
                     f"{_name_of(f)}: the second of the returned pair must be the "
                     f"gradient function, got a {type(gradient_function).__name__}"
                 )
-            outputs = [
-                identity(convert_to_tensor(y)) for y in nest.flatten(result)
-            ]
-        given = {id(x) for x in inputs}
-        variables = [
-            v for _, v in sorted(notice.variables.items()) if id(v) not in given
-        ]
+            outputs = _fresh(result)
+        variables = aside.variables(inputs)
         if variables and not _takes_variables(gradient_function):
             raise DTypeError(
                 f"{_name_of(f)}: it reads Variables that are not its arguments, so its "
                 "gradient function must take variables= and return (gradients, "
                 "gradients of the variables)"
             )
-        _warn_captured(f, given)
+        _warn_captured(f, inputs)
 
         def backward(*dys: Any) -> list[Any]:
             if variables:
@@ -898,17 +909,30 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
                 return _checked_pair(f, grads, inputs, variables)
             return _checked_gradients(f, gradient_function(*dys), inputs)
 
-        known = [x if isinstance(x, Tensor) else convert_if_array(x) for x in inputs]
-        record_operation(_name_of(f), outputs, [*known, *variables], backward)
+        known = [*map(_placed, inputs), *variables]
+        record_user_op(_name_of(f), outputs, known, backward, aside.shadow)
         return nest.pack_sequence_as(result, outputs)
 
     return wrapped
 
 
-def convert_if_array(x: Any) -> Tensor:
-    """An argument that is not a Tensor takes a place among the inputs all the same."""
+def _fresh(result: Any) -> list[Tensor]:
+    """The outputs of a function, as new Tensors that can be recorded on."""
+    return [identity(convert_to_tensor(y)) for y in nest.flatten(result)]
+
+
+def _is_method(f: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether the first argument is the ``self`` of a method."""
+    if not args:
+        return False
+    method = getattr(type(args[0]), getattr(f, "__name__", ""), None)
+    return getattr(method, "__wrapped__", None) is f
+
+
+def _placed(x: Any) -> Tensor:
+    """An argument as an input: what is no array takes a place among them all the same."""
     try:
-        return convert_to_tensor(x)
+        return convert_to_tensor(x) if type(x) is not Variable else x
     except (TypeError, ValueError):
         return wrap(np.zeros(()))
 
@@ -978,9 +1002,10 @@ def _checked_pair(
     return _checked_gradients(f, grads, inputs) + list(variable_grads)
 
 
-def _warn_captured(f: Callable[..., Any], given: set[int]) -> None:
+def _warn_captured(f: Callable[..., Any], inputs: list[Any]) -> None:
     """A watched tensor caught from outside f gets no gradient: say so."""
     tapes = active()
+    given = {id(x) for x in inputs}
     for cell in (f.__closure__ or ()) if tapes and hasattr(f, "__closure__") else ():
         try:
             x = cell.cell_contents
@@ -1009,12 +1034,9 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inputs = [x for x in nest.flatten(list(args)) if isinstance(x, Tensor)]
         state = GENERATOR.state
-        notice = Tape(records=False)
-        with stop_recording(notice):
-            result = f(*args, **kwargs)
-            outputs = [identity(convert_to_tensor(y)) for y in nest.flatten(result)]
-        variables = [v for _, v in sorted(notice.variables.items())]
-        variables = [v for v in variables if all(v is not x for x in inputs)]
+        with set_aside(shadowed=False) as aside:
+            outputs = _fresh(result := f(*args, **kwargs))
+        variables = aside.variables(inputs)
 
         def backward(*dys: Any) -> list[Any]:
             # A fresh copy of each argument, so that one tensor in two places has two
@@ -1034,7 +1056,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             targets = [convert_to_tensor(y) for y in nest.flatten(repeated)]
             return tape.gradient(targets, leaves + variables, list(dys))  # type: ignore[no-any-return]
 
-        record_operation(_name_of(f), outputs, [*inputs, *variables], backward)
+        record_user_op(_name_of(f), outputs, [*inputs, *variables], backward, None)
         return nest.pack_sequence_as(result, outputs)
 
     return wrapped
@@ -1049,14 +1071,11 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with stop_recording():
-            result = f(*args, **kwargs)
-            outputs = [identity(convert_to_tensor(y)) for y in nest.flatten(result)]
+        with set_aside(shadowed=False):
+            outputs = _fresh(result := f(*args, **kwargs))
         inputs = [convert_to_tensor(x) for x in nest.flatten(list(args))]
-        record_operation(_name_of(f), outputs, inputs, lambda *dys: dys)
+        record_user_op(_name_of(f), outputs, inputs, lambda *dys: dys, None)
         return nest.pack_sequence_as(result, outputs)
 
     return wrapped
 
-
-__all__ = ["NUMPY"]

@@ -123,7 +123,7 @@ Tensor.__iter__ = _iterate  # type: ignore[attr-defined]
 Tensor.__setitem__ = _set_item  # type: ignore[attr-defined]
 Tensor.__deepcopy__ = _deepcopy  # type: ignore[attr-defined]
 Variable.read_value = Variable.value = _read_value  # type: ignore[attr-defined]
-for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"):
+for _name in BINARY:
     setattr(Variable, f"__i{_name}__", _in_place)
 
 # numpy.exp(tensor) and array * tensor arrive here

@@ -37,8 +37,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from .device import BUFFERS, NUMPY, backend_of, current, device_of
-from .errors import DeviceError, DTypeError, EagergradError, ShapeError
-from .tape import Node, active, record, recorders
+from .errors import DeviceError, DTypeError, EagergradError, NoRuleError, ShapeError
+from .tape import Node, active, caller, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, to_buffer, wrap
 
 OPS: dict[str, Op] = {}
@@ -66,6 +66,7 @@ class Op:
         "picks",
         "raw",
         "reads",
+        "recorded",
         "rules",
     )
 
@@ -87,9 +88,12 @@ class Op:
         self.arity = len(arrays)
         self.impl = Implementations(self)
         self.raw = _raw_function(self)
-        self.rules: tuple[Rule | None, ...] = ()
-        self.reads: tuple[tuple[str, ...], ...] = ()
-        self.picks: tuple[Callable[..., Any] | None, ...] = ()
+        # Until a rule is declared, the op records where it was called, and raises when
+        # a sweep arrives; ops whose derivative is zero are not recorded at all.
+        self.recorded = form != "constant"
+        self.rules: tuple[Rule | None, ...] = (_no_rule(name),) * self.arity
+        self.reads: tuple[tuple[str, ...], ...] = (("place",),) * self.arity
+        self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
         self.lowered: tuple[Rule | None, ...] | None = None
         self.joint = False
         self.entry: Callable[..., Any] = _entry(self)
@@ -150,7 +154,7 @@ class Implementations(dict[type, Callable[..., Any]]):
 
 def elementwise(
     name: str,
-    d: Rule | tuple[Rule | None, ...] | None,
+    d: Rule | tuple[Rule | None, ...],
     forward: Callable[..., Any] | None = None,
     domain: Any = None,
     doc: str = "",
@@ -158,16 +162,14 @@ def elementwise(
 ) -> Callable[..., Tensor]:
     """Declare an op whose Jacobian is diagonal.
 
-    ``d`` is one rule, or one per argument; None says that the derivative is zero
-    wherever it exists, so the op is never recorded.  ``forward(xp, ...)`` defaults to
-    the array module's function of that name.
+    ``d`` is one rule, or one per argument, None for an argument that has no gradient.
+    ``forward(xp, ...)`` defaults to the array module's function of that name.
     """
     count = len(d) if isinstance(d, tuple) else 1
     names = _array_names(forward) if forward else ("x",) if count == 1 else ("a", "b")
     names = arrays or names
     op = Op(name, "elementwise", forward, names, domain=domain)
-    if d is not None:
-        op.set_rules(d if isinstance(d, tuple) else (d,))
+    op.set_rules(d if isinstance(d, tuple) else (d,))
     return _published(op, op.entry, doc)
 
 
@@ -214,13 +216,17 @@ class Primitive(Protocol):
 
 
 def primitive(
-    arrays: int = 1, domain: Any = None
+    arrays: int = 1, constant: bool = False, domain: Any = None
 ) -> Callable[[Callable[..., Any]], Primitive]:
-    """Declare an op by its forward function ``f(xp, *arrays, *params)``."""
+    """Declare an op by its forward function ``f(xp, *arrays, *params)``.
+
+    ``constant`` says that its derivative is zero wherever it exists.
+    """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
         names, params = _signature(forward, arrays)
-        op = Op(forward.__name__.strip("_"), "primitive", forward, names, params, domain)
+        form = "constant" if constant else "primitive"
+        op = Op(forward.__name__.strip("_"), form, forward, names, params, domain)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
 
         def vjp(rule: Rule) -> Rule:
@@ -264,7 +270,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
         out: Tensor = new(Tensor)
         out._data = z
         tapes = active()
-        if tapes and op.rules:
+        if tapes and op.recorded:
             node = x._node
             if node is not None:
                 if node.tapes is not tapes:
@@ -272,7 +278,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
                 if tapes:
                     pick = op.picks[0]
                     saved = () if pick is None else pick(data, z, node, params)
-                    out._node = record(tapes, op, (node,), saved, z.shape)
+                    out._node = record(tapes, op, (node,), saved, z.shape, z.dtype)
                     return out
         out._node = None
         return out
@@ -307,7 +313,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
         out._data = z
-        if not op.rules:
+        if not op.recorded:
             out._node = None
             return out
         if z.dtype.char in "dD":
@@ -328,7 +334,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
                     if pick_b is None or node_b is None
                     else pick_b(x, y, z, node_b, _NOTHING),
                 )
-                out._node = record(tapes, op, (node_a, node_b), saved, z.shape)
+                out._node = record(tapes, op, (node_a, node_b), saved, z.shape, z.dtype)
                 return out
         out._node = None
         return out
@@ -357,12 +363,12 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             raise explained(op, error, inputs, params) from error
         out = wrap(z)
         tapes = active()
-        if tapes and op.rules:
+        if tapes and op.recorded:
             nodes = tuple(None if type(x) in SCALARS else x._node for x in inputs)
             tapes = recorders(tapes, nodes)
             if tapes:
                 saved = _saved(op, datas, out._data, nodes, params)
-                out._node = record(tapes, op, nodes, saved, out._data.shape)
+                out._node = record(tapes, op, nodes, saved, out._data.shape, out._data.dtype)
         return out
 
     return entry
@@ -390,7 +396,7 @@ def _entry_list(op: Op) -> Callable[..., Tensor]:
             if tapes:
                 shapes = [x._data.shape for x in inputs]
                 saved = (shapes, *params)
-                out._node = record(tapes, op, nodes, saved, out._data.shape)
+                out._node = record(tapes, op, nodes, saved, out._data.shape, out._data.dtype)
         return out
 
     return entry
@@ -451,6 +457,8 @@ def _beside(op: Op, x: Any, other: Any) -> Tensor:
     """One argument as a Tensor on the device of the other."""
     if isinstance(x, Tensor):
         return x
+    if x is None:
+        raise DTypeError(f"{op.name}: expected a tensor or a number, got None")
     if not isinstance(other, Tensor):
         try:
             return operand(x)
@@ -481,6 +489,8 @@ def promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def promoted_dtype(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of an op on two dtypes; see ``promoted``."""
+    if first.kind in "SU" or second.kind in "SU":
+        raise DTypeError(f"expected numbers, got {first} and {second}")
     if first.kind in "biu" and second.kind in INEXACT:
         return second
     if second.kind in "biu" and first.kind in INEXACT:
@@ -582,6 +592,20 @@ def _signature(
     return names[:count], names[count:]
 
 
+def _no_rule(name: str) -> Rule:
+    def rule(g: Any, place: str) -> Any:
+        raise NoRuleError(
+            f"{name}: no derivative rule is declared for this op, recorded at {place}; "
+            "declare one with eg.custom_gradient, or cut the path with eg.stop_gradient"
+        )
+
+    return rule
+
+
+def _pick_place(*arguments: Any) -> tuple[str]:
+    return (caller(),)
+
+
 def _array_names(forward: Callable[..., Any]) -> tuple[str, ...]:
     code: CodeType = forward.__code__
     return code.co_varnames[1 : code.co_argcount]
@@ -637,7 +661,8 @@ def lowered(function: Rule) -> Rule:
     """
     found = _LOWERED.get(function)
     if found is None:
-        names: dict[str, Any] = {}
+        # NumPy's warnings name the module they come from by this
+        names: dict[str, Any] = {"__name__": function.__globals__["__name__"]}
         found = FunctionType(
             function.__code__,
             names,

@@ -33,7 +33,7 @@ from .errors import DTypeError, GradientError
 class Node:
     """A value some tape knows: its tapes, the op that made it, and what that op saved."""
 
-    __slots__ = ("__weakref__", "inputs", "op", "saved", "shape", "tapes")
+    __slots__ = ("__weakref__", "dtype", "inputs", "op", "saved", "shape", "tapes")
 
     def __init__(
         self,
@@ -42,12 +42,14 @@ class Node:
         inputs: tuple[Node | None, ...],
         saved: tuple[Any, ...],
         shape: tuple[int, ...],
+        dtype: Any,
     ):
         self.tapes = tapes
         self.op = op
         self.inputs = inputs
         self.saved = saved
         self.shape = shape
+        self.dtype = dtype
 
     def release(self) -> None:
         """Drop what the op saved, unless another open tape may still ask for it."""
@@ -64,7 +66,7 @@ class VariableNode(Node):
     __slots__ = ("differentiable", "order", "trainable", "variable")
 
     def __init__(self, variable: Any, trainable: bool, differentiable: bool):
-        super().__init__((), None, (), (), variable.shape)
+        super().__init__((), None, (), (), variable.shape, variable.dtype)
         self.variable = ref(variable)
         self.trainable = trainable
         self.differentiable = differentiable
@@ -83,6 +85,7 @@ class Tape:
 
     __slots__ = (
         "breaks",
+        "closed",
         "entries",
         "late",
         "limit",
@@ -104,7 +107,8 @@ class Tape:
     ):
         self.entries: list[ref[Node]] = []
         self.limit = 4096
-        self.open = True
+        self.open = True  # may still be asked for gradients
+        self.closed = False  # has let go of everything; not yet while it is swept
         self.records = records
         self.persistent = persistent
         self.stands_for = stands_for
@@ -122,6 +126,7 @@ class Tape:
     def close(self) -> None:
         """End the recording and let go of everything it kept alive."""
         self.open = False
+        self.closed = True
         entries, self.entries = self.entries, []
         while entries:
             node = entries.pop()()
@@ -144,10 +149,14 @@ class Tape:
                 node.tapes = (*node.tapes, self)
                 self.entries.append(entry)
 
-    def watch(self, node: Node) -> None:
+    def watch(self, tensor: Any) -> None:
         """Make a value known to this tape.  A value the tape recorded keeps its entry."""
-        if self not in node.tapes:
-            with _watching:  # two threads may watch one tensor, each for its own tape
+        with _watching:  # two threads may watch one tensor, each for its own tape
+            node = tensor._node
+            if node is None:
+                tapes = with_tapes(None, [self])
+                tensor._node = Node(tapes, None, (), (), tensor.shape, tensor.dtype)
+            elif self not in node.tapes:
                 node.tapes = with_tapes(node, [self])
 
 
@@ -197,36 +206,63 @@ class stop_recording:
     False
     """
 
-    __slots__ = ("_active", "_extra", "_outermost")
-
-    def __init__(self, *extra: Tape):
-        self._extra = extra  # tapes that go on: those that notice variables
+    __slots__ = ("_outermost",)
 
     def __enter__(self) -> None:
         self._outermost = _suspended.get() is None
-        if not self._outermost:
-            self._extra = (*_active.get(), *self._extra)
-            self._active = _active.set(self._extra)
-            return
-        tapes = _active.get()
-        _suspended.set(tapes)
-        drop_shadow()
-        if len(tapes) > 1 or (tapes and tapes[0].persistent):
-            shadow = Tape(watches_variables=False, stands_for=tapes)
+        if self._outermost:
+            tapes = _active.get()
+            _suspended.set(tapes)
+            drop_shadow()
+            shadow = shadow_of(tapes)
             _shadow.set(shadow)
-            _active.set((shadow, *self._extra))
-        else:
-            _active.set(self._extra)
+            _active.set(() if shadow is None else (shadow,))
 
     def __exit__(self, *exc: object) -> None:
         if self._outermost:
             _active.set(_suspended.get() or ())
             _suspended.set(None)
-        else:
-            _active.reset(self._active)
+
+
+class set_aside:
+    """Run a function whose gradient is given by hand: ``custom_gradient`` and its kin.
+
+    The tapes do not record the block, but tapes entered inside it record; ``notice`` is
+    told of the Variables that are read.  ``shadow`` is what ``record_user_op`` is to be
+    given; ``shadowed=False`` for a backward function that uses nothing of the block.
+    """
+
+    __slots__ = ("_shadowed", "_tapes", "notice", "shadow")
+
+    def __init__(self, shadowed: bool = True):
+        self._shadowed = shadowed
+
+    def __enter__(self) -> set_aside:
+        self._tapes = tapes = _active.get()
+        self.notice = Tape(records=False)
+        self.shadow = shadow_of(tapes) if self._shadowed else None
+        shadows = () if self.shadow is None else (self.shadow,)
+        _active.set((*shadows, self.notice))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _active.set(self._tapes)
+
+    def variables(self, given: Iterable[Any]) -> list[Any]:
+        """The trainable Variables read inside, without those given, oldest first."""
+        read = [variable for _, variable in sorted(self.notice.variables.items())]
+        known = {id(x) for x in given}
+        return [variable for variable in read if id(variable) not in known]
 
 
 _shadow: ContextVar[Tape | None] = ContextVar("eagergrad_shadow", default=None)
+
+
+def shadow_of(tapes: tuple[Tape, ...]) -> Tape | None:
+    """A tape that records in place of tapes set aside, where it can ever matter."""
+    if len(tapes) > 1 or any(tape.persistent or tape.stands_for for tape in tapes):
+        return Tape(watches_variables=False, stands_for=tapes)
+    return None
 
 
 def drop_shadow() -> None:
@@ -239,7 +275,9 @@ def drop_shadow() -> None:
 
 def could_possibly_record() -> bool:
     """True when some tape is recording on this thread."""
-    return _suspended.get() is None and bool(_active.get())
+    return _suspended.get() is None and any(
+        tape.records and not tape.stands_for for tape in _active.get()
+    )
 
 
 def should_record_backprop(tensors: Iterable[Any]) -> bool:
@@ -286,7 +324,7 @@ def with_tapes(node: Node | None, new: list[Tape]) -> tuple[Tape, ...]:
     tapes = tuple(new)
     if node is not None:
         for tape in node.tapes:
-            if tape.open and tape not in new:
+            if not tape.closed and tape not in new:
                 tapes = (tape, *tapes)
     recording = _active.get()
     return recording if set(recording) == set(tapes) else tapes
@@ -298,9 +336,10 @@ def record(
     inputs: tuple[Node | None, ...],
     saved: tuple[Any, ...],
     shape: tuple[int, ...],
+    dtype: Any,
 ) -> Node:
     """Put one op on ``tapes`` and return the node of its output."""
-    node = Node(tapes, op, inputs, saved, shape)
+    node = Node(tapes, op, inputs, saved, shape, dtype)
     entry = ref(node)
     for tape in tapes:
         entries = tape.entries
@@ -403,11 +442,22 @@ def record_operation(
                     f"record_operation {name!r}: {role} {i} is a "
                     f"{type(tensor).__name__}, not a Tensor; convert_to_tensor it first"
                 )
+    record_user_op(name, outputs, inputs, backward_function, _shadow.get())
+    _shadow.set(None)
+
+
+def record_user_op(
+    name: str,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    backward_function: Callable[..., Sequence[Any]],
+    shadow: Tape | None,
+) -> None:
+    """``record_operation`` with the shadow of the block that computed the outputs."""
     nodes = tuple(tensor._node for tensor in inputs)
     tapes = recorders(_active.get(), nodes)
     if not tapes:
         return
-    shadow = _shadow.get() if _suspended.get() is None else None
     for i, output in enumerate(outputs):
         node = output._node
         if type(node) is VariableNode:
@@ -422,13 +472,11 @@ def record_operation(
                 f"record_operation {name!r}: output {i} belongs to another open tape; "
                 "record on an identity of it"
             )
-    if shadow is not None:
-        _shadow.set(None)
     specs = tuple((out.shape, out.dtype, out.device) for out in outputs)
     op = UserOp(name, backward_function, specs, shadow)
-    producer = record(tapes, op, nodes, (), ())
+    producer = record(tapes, op, nodes, (), (), None)
     for i, output in enumerate(outputs):
-        node = record(tapes, ITEM, (producer,), (i,), output.shape)
+        node = record(tapes, ITEM, (producer,), (i,), output.shape, output.dtype)
         if output._node is None:
             output._node = node
             continue

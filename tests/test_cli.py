@@ -207,6 +207,7 @@ def test_without_matplotlib_there_is_a_note(tmp_path, capsys, monkeypatch):
         (["--batch-size", "many"], ["--batch-size", "many"]),
         (["--epochs", "-1"], ["--epochs", "at least 1", "got -1"]),
         (["--seed", "-1"], ["--seed", "at least 0"]),
+        (["--seed", str(2**64)], ["--seed", "less than 2**64"]),
         (["--classes", "1"], ["--classes", "at least 2"]),
         (["--learning-rate", "0"], ["--learning-rate", "positive"]),
         (["--learning-rate", "nan"], ["--learning-rate", "got nan"]),
@@ -245,7 +246,6 @@ def test_bad_data_is_one_line(tmp_path, capsys):
     assert images.name in fails(capsys, "train", "--data", data)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_loss_that_is_not_a_number_is_one_line(tmp_path, capsys):
     line = fails(capsys, *QUICK, "--learning-rate", "1e30", "--out", "run")
     assert "learning rate" in line

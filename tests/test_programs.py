@@ -290,18 +290,18 @@ def test_entries():
     tape, _z = two_ops()
     multiply, exp, add = tape.entries()
     assert [e.name for e in (multiply, exp, add)] == ["multiply", "exp", "add"]
-    assert multiply.input_shapes == ((4, 3), (3,))
-    assert multiply.output_shape == (4, 3)
+    assert multiply.inputs == (((4, 3), "float32"), ((3,), "float32"))
+    assert multiply.output == ((4, 3), "float32")
     assert multiply.bytes == 4 * 3 * 4 + 3 * 4
     assert exp.bytes == 4 * 3 * 4
-    assert add.input_shapes == ((4, 3), None)
+    assert add.inputs == (((4, 3), "float32"), None)
     assert add.bytes == 0
 
 
 def test_printed_tape_has_one_line_per_op():
     tape, _z = two_ops()
     _title, *lines = str(tape).splitlines()
-    assert [line.split()[0] for line in lines] == ["multiply", "exp", "add"]
+    assert [line.split(":")[0].strip() for line in lines] == ["multiply", "exp", "add"]
     for line in lines:
         assert "(4, 3)" in line
         assert "float32" in line

@@ -207,7 +207,7 @@ def _index_of(name: str) -> Any:
         return xp.asarray(found).reshape(_reduced(x.shape, axis, keepdims))
 
     forward.__name__ = name
-    return primitive()(forward)
+    return primitive(constant=True)(forward)
 
 
 def _truth_of(name: str) -> Any:
@@ -215,7 +215,7 @@ def _truth_of(name: str) -> Any:
         return getattr(xp, name)(x, axis=axis, keepdims=keepdims)
 
     forward.__name__ = name
-    return primitive()(forward)
+    return primitive(constant=True)(forward)
 
 
 _argmax = _index_of("argmax")
