@@ -48,9 +48,9 @@ def sweep(
     owned: set[Node] = set()
     get, take = cotangents.get, cotangents.pop
 
-    def give(parent: Node | None, dx: Any) -> None:
+    def give(parent: Node, dx: Any) -> None:
         """Add one contribution to the cotangent of an input."""
-        if parent is None or dx is None or tape not in parent.tapes:
+        if tape not in parent.tapes and not tape.knows(parent):
             return
         if dx.shape != parent.shape:
             dx = (unbroadcast if lift else _unbroadcast_buffer)(dx, parent.shape)
@@ -81,28 +81,26 @@ def sweep(
             continue
         op = node.op
         inputs = node.inputs
-        if op.form == "item":
-            (producer,) = inputs
-            pieces = get(producer)
-            if pieces is None:
-                pieces = cotangents[producer] = [None] * len(producer.op.outputs)
-            pieces[node.saved[0]] = g
-        elif lift or op.arity > 2 or op.joint or g.dtype.kind == "c":
-            grads = _general(node, g, lift)
-            for parent, dx in zip(inputs, grads, strict=True):
-                give(parent, dx)
-        else:
-            # One or two rules over buffers: nearly every op of nearly every program.
-            rules = op.lowered or op.lower()
-            if op.arity == 1:
-                give(inputs[0], rules[0](g, *node.saved))
+        plain = op.plain
+        if lift or not plain or g.dtype.kind == "c":
+            if op.form == "item":
+                _hand_over(node, g, cotangents)
             else:
-                saved_a, saved_b = node.saved
-                rule_a, rule_b = rules
-                if rule_a is not None and inputs[0] is not None:
-                    give(inputs[0], rule_a(g, *saved_a))
-                if rule_b is not None and inputs[1] is not None:
-                    give(inputs[1], rule_b(g, *saved_b))
+                grads = _general(node, g, lift)
+                for parent, dx in zip(inputs, grads, strict=True):
+                    if parent is not None and dx is not None:
+                        give(parent, dx)
+        elif plain == 1:
+            # One or two rules over buffers: nearly every op of nearly every program.
+            give(inputs[0], (op.lowered or op.lower())[0](g, *node.saved))
+        else:
+            a, b = inputs
+            saved_a, saved_b = node.saved
+            rule_a, rule_b = op.lowered or op.lower()
+            if a is not None and rule_a is not None:
+                give(a, rule_a(g, *saved_a))
+            if b is not None and rule_b is not None:
+                give(b, rule_b(g, *saved_b))
         if consume:
             if len(node.tapes) == 1:
                 node.op = None
@@ -113,6 +111,16 @@ def sweep(
         if source in cotangents:
             found[source] = cotangents[source]
     return found
+
+
+def _hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
+    """Put the cotangent of one output among those of the op that made it."""
+    (producer,) = node.inputs
+    assert producer is not None
+    pieces = cotangents.get(producer)
+    if pieces is None:
+        pieces = cotangents[producer] = [None] * len(producer.op.outputs)
+    pieces[node.saved[0]] = g
 
 
 def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:

@@ -129,11 +129,9 @@ class GradientTape:
                     "with eg.tensor first"
                 )
         for leaf in leaves:
-            if isinstance(leaf, Variable):
-                tape.variables[leaf._node.order] = leaf
             if leaf.dtype.kind not in INEXACT:
                 _warn_integer("watch", leaf)
-            else:
+            if leaf.dtype.kind in INEXACT or isinstance(leaf, Variable):
                 tape.watch(leaf)
 
     def watched_variables(self) -> tuple[Variable, ...]:
@@ -398,15 +396,13 @@ def _sweep(
             if y._data.dtype.kind not in INEXACT:
                 continue
             g: Any = _ones(y, lift) if seed is None else seed if lift else seed._data
-            if node is not None and tape in node.tapes:
+            if tape.knows(node):
                 known = cotangents.get(node)
                 cotangents[node] = g if known is None else known + g
             else:
                 known = direct.get(id(y))
                 direct[id(y)] = g if known is None else known + g
-        wanted = {
-            x._node for x in sources if x._node is not None and tape in x._node.tapes
-        }
+        wanted = {x._node for x in sources if tape.knows(x._node)}
         found = sweep(tape, cotangents, wanted, consume) if cotangents else {}
     finally:
         if consume:
@@ -602,7 +598,7 @@ def _leads(start: Node | None, goal: Node, tape: Tape) -> bool:
         node = pending.pop()
         if node is goal:
             return True
-        if node is not None and node not in seen and tape in node.tapes:
+        if node is not None and node not in seen and tape.knows(node):
             seen.add(node)
             pending.extend(node.inputs)
     return False

@@ -60,10 +60,12 @@ class Op:
         "forward",
         "impl",
         "joint",
+        "keeps",
         "lowered",
         "name",
         "params",
         "picks",
+        "plain",
         "raw",
         "reads",
         "recorded",
@@ -87,7 +89,6 @@ class Op:
         self.domain = domain  # where the op is real and smooth: a sampler for tests
         self.arity = len(arrays)
         self.impl = Implementations(self)
-        self.raw = _raw_function(self)
         # Until a rule is declared, the op records where it was called, and raises when
         # a sweep arrives; ops whose derivative is zero are not recorded at all.
         self.recorded = form != "constant"
@@ -96,6 +97,9 @@ class Op:
         self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
         self.lowered: tuple[Rule | None, ...] | None = None
         self.joint = False
+        self.keeps = params[-1:] == ("kept",)
+        self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
+        self.raw = _raw_function(self)
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
@@ -105,6 +109,7 @@ class Op:
         """Attach one rule per argument, or one joint rule that answers for all."""
         self.rules = tuple(rules)
         self.joint = joint
+        self.plain = 0 if joint or self.arity > 2 else self.arity
         reads = [() if rule is None else _reads(self, rule) for rule in rules]
         self.reads = tuple(reads)
         self.picks = tuple(
@@ -196,10 +201,14 @@ def linear(
 
 
 def bilinear(
-    name: str, transpose: tuple[Rule, Rule], forward: Callable[..., Any], doc: str = ""
+    name: str,
+    transpose: tuple[Rule, Rule],
+    forward: Callable[..., Any] | None = None,
+    doc: str = "",
 ) -> Callable[..., Tensor]:
     """Declare an op that is linear in each of its two array arguments."""
-    op = Op(name, "bilinear", forward, *_signature(forward))
+    arrays, params = _signature(forward) if forward else (("a", "b"), ())
+    op = Op(name, "bilinear", forward, arrays, params)
     op.set_rules(transpose)
     return _published(op, op.entry, doc)
 
@@ -216,15 +225,23 @@ class Primitive(Protocol):
 
 
 def primitive(
-    arrays: int = 1, constant: bool = False, domain: Any = None
+    arrays: int = 1,
+    constant: bool = False,
+    keeps: bool = False,
+    domain: Any = None,
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare an op by its forward function ``f(xp, *arrays, *params)``.
 
-    ``constant`` says that its derivative is zero wherever it exists.
+    ``constant`` says that its derivative is zero wherever it exists.  With ``keeps`` the
+    function returns (output, kept): something it computed on the way and that rules may
+    name as ``kept``.  It is a shortcut, never the only way from the inputs: under an
+    outer tape it is a constant.
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
         names, params = _signature(forward, arrays)
+        if keeps:
+            params = (*params, "kept")
         form = "constant" if constant else "primitive"
         op = Op(forward.__name__.strip("_"), form, forward, names, params, domain)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
@@ -263,24 +280,26 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
             z = impl[type(data)](data, *params)
         except Exception as error:
             raise explained(op, error, (x,), params) from error
+        if op.keeps:
+            z, kept = z
+            params = (*params, kept)
         if type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         if z.dtype is not data.dtype:
             z = _narrowed(z, data)
         out: Tensor = new(Tensor)
         out._data = z
-        tapes = active()
-        if tapes and op.recorded:
-            node = x._node
-            if node is not None:
+        out._node = None
+        node = x._node
+        if node is not None and op.recorded:
+            tapes = active()
+            if tapes:
                 if node.tapes is not tapes:
                     tapes = recorders(tapes, (node,))
                 if tapes:
                     pick = op.picks[0]
                     saved = () if pick is None else pick(data, z, node, params)
                     out._node = record(tapes, op, (node,), saved, z.shape, z.dtype)
-                    return out
-        out._node = None
         return out
 
     return entry
@@ -293,10 +312,12 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
         if type(a) in TENSORS and type(b) in TENSORS:
             x = a._data
             y = b._data
-            if x.dtype is not y.dtype:
+            dtype = x.dtype
+            if dtype is not y.dtype:
                 a, b = promoted(a, b)
                 x = a._data
                 y = b._data
+                dtype = x.dtype
             node_a = a._node
             node_b = b._node
             kind = type(x)
@@ -305,38 +326,39 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
             x, node_a = (a, None) if type(a) in SCALARS else (a._data, a._node)
             y, node_b = (b, None) if type(b) in SCALARS else (b._data, b._node)
             kind = type(y) if type(a) in SCALARS else type(x)
+            dtype = None
         try:
             z = impl[kind](x, y)
         except Exception as error:
             raise explained(op, error, (a, b), ()) from error
         if type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
+        if z.dtype is not dtype:
+            z = _narrowed(z, x, y)
+            dtype = z.dtype
         out: Tensor = new(Tensor)
         out._data = z
-        if not op.recorded:
-            out._node = None
-            return out
-        if z.dtype.char in "dD":
-            out._data = z = _narrowed(z, x, y)
-        tapes = active()
-        if tapes and not (node_a is None and node_b is None):
-            if (node_a is not None and node_a.tapes is not tapes) or (
-                node_b is not None and node_b.tapes is not tapes
-            ):
-                tapes = recorders(tapes, (node_a, node_b))
-            if tapes:
-                pick_a, pick_b = op.picks
-                saved = (
-                    _NOTHING
-                    if pick_a is None or node_a is None
-                    else pick_a(x, y, z, node_a, _NOTHING),
-                    _NOTHING
-                    if pick_b is None or node_b is None
-                    else pick_b(x, y, z, node_b, _NOTHING),
-                )
-                out._node = record(tapes, op, (node_a, node_b), saved, z.shape, z.dtype)
-                return out
         out._node = None
+        if not (node_a is None and node_b is None) and op.recorded:
+            tapes = active()
+            if tapes:
+                if (node_a is not None and node_a.tapes is not tapes) or (
+                    node_b is not None and node_b.tapes is not tapes
+                ):
+                    tapes = recorders(tapes, (node_a, node_b))
+                if tapes:
+                    pick_a, pick_b = op.picks
+                    saved = (
+                        _NOTHING
+                        if pick_a is None or node_a is None
+                        else pick_a(x, y, z, node_a, _NOTHING),
+                        _NOTHING
+                        if pick_b is None or node_b is None
+                        else pick_b(x, y, z, node_b, _NOTHING),
+                    )
+                    out._node = record(
+                        tapes, op, (node_a, node_b), saved, z.shape, dtype
+                    )
         return out
 
     return entry
@@ -644,6 +666,8 @@ def _raw_function(op: Op) -> Callable[..., Any]:
     impl = op.impl
     if op.arrays[0].endswith("*"):
         return lambda arrays, *params: impl[type(arrays[0])](arrays, *params)
+    if op.keeps:
+        return lambda x, *params: impl[type(x)](x, *params)[0]
     if op.arity == 1:
         return lambda x, *params: impl[type(x)](x, *params)
 

@@ -166,9 +166,7 @@ class Tensor:
 
     def __dlpack__(self, **options: Any) -> Any:
         """The buffer as a DLPack capsule; BufferError while a tape watches it."""
-        if self._node is not None and any(
-            tape.open and tape in active() for tape in self._node.tapes
-        ):
+        if any(tape.knows(self._node) for tape in active()):
             raise BufferError(
                 "DLPack: a tape watches this tensor and would lose track of it; "
                 "export eg.stop_gradient(tensor)"

@@ -9,12 +9,6 @@ from .reductions import sum
 from .shapes import expand_dims, swapaxes
 
 
-def _matmul(xp: Any, a: Any, b: Any) -> Any:
-    if a.ndim == 2 and b.ndim == 2:
-        return a.dot(b)  # 0.2 us less than matmul, and the same BLAS call
-    return xp.matmul(a, b)
-
-
 def _matmul_a(g: Any, b: Any, like: Any) -> Any:
     if b.ndim == 2 == len(like.shape):
         return g.dot(b.T)
@@ -40,7 +34,6 @@ def _matmul_b(g: Any, a: Any, like: Any) -> Any:
 matmul = bilinear(
     "matmul",
     transpose=(_matmul_a, _matmul_b),
-    forward=_matmul,
     doc="""Matrix product over the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
 
     Vectors count as a row on the left and a column on the right; leading axes broadcast.

@@ -10,7 +10,7 @@ import numpy as np
 from ..primitive import linear, operand, primitive
 from ..tensor import Tensor
 from .elementwise import _astype_op, _where, exp, isfinite
-from .shapes import broadcast_to, reshape
+from .shapes import _broadcast_to, reshape
 
 Axis = int | tuple[int, ...] | None
 
@@ -28,7 +28,7 @@ def _spread(g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Any:
     """The transpose of a sum: a view of g, broadcast along the reduced axes."""
     if not keepdims and axis is not None and shape:
         g = reshape(g, reduced_shape(shape, axis))
-    return broadcast_to(g, shape)
+    return _broadcast_to(g, shape)
 
 
 def reduced_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _mean_forward(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    count = _count(x.shape, axis)
+    count = x.size if axis is None else _count(x.shape, axis)
     if x.dtype.kind in "biu":
         x = x.astype(np.float32)
     total = _add_reduce(xp, x, axis, keepdims)
@@ -227,14 +227,15 @@ _all = _truth_of("all")
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     """Sum a cotangent over the axes along which its input of ``shape`` was broadcast.
 
-    One reduction over all of them; none when they are of length 1.
+    One reduction over all of them, and none when they are of length 1.
     """
+    if g.size == math.prod(shape):
+        return g.reshape(shape)
     extra = g.ndim - len(shape)
     axes = tuple(range(extra)) + tuple(
         i + extra for i, n in enumerate(shape) if n == 1 and g.shape[i + extra] != 1
     )
-    if axes and _count(g.shape, axes) != 1:
-        g = _sum(g, axes, False)
+    g = _sum(g, axes, False)
     return g if g.shape == shape else reshape(g, shape)
 
 

@@ -65,18 +65,17 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return _transpose(x, tuple(axes))
 
 
-_broadcast_to = linear(
-    "broadcast_to",
-    transpose=lambda g: g,  # the sweep sums over the axes that were broadcast
-    forward=lambda xp, x, shape: _view(xp, x, shape),
-)
-
-
 def _view(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
     if xp is np and not x.shape:  # 2 us less than numpy.broadcast_to
         return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
     return xp.broadcast_to(x, shape)
 
+
+_broadcast_to = linear(
+    "broadcast_to",
+    transpose=lambda g: g,  # the sweep sums over the axes that were broadcast
+    forward=_view,
+)
 
 
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:

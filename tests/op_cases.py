@@ -1,0 +1,254 @@
+"""How to call each op of the registry: what the tests of all ops loop over.
+
+An op of one array and no parameters needs no row here: it is called on one plain array
+from the domain it declares.  Every other op has a list of calls, at points where it is
+smooth; ``test_ops.py`` fails for an op that has none.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import eagergrad as eg
+from eagergrad.device import CPU
+from eagergrad.primitive import OPS
+
+DOMAIN = (-2.0, 2.0)
+
+
+class Case(NamedTuple):
+    """One way to call an op: its arrays, then its parameters."""
+
+    op: Any
+    arrays: tuple
+    params: tuple = ()
+
+    def __call__(self, *arrays):
+        """Call the op on arrays of the same shapes and kinds, or on Tensors."""
+        if self.op.arrays[0].endswith("*"):
+            return self.op.entry(arrays, *self.params)
+        return self.op.entry(*arrays, *self.params)
+
+    @property
+    def __name__(self):
+        return self.op.name
+
+    def cast(self, dtype):
+        """The arrays with the floating ones, and no others, in another dtype."""
+        return [x.astype(dtype) if x.dtype.kind == "f" else x for x in self.arrays]
+
+    @property
+    def sources(self):
+        """The positions of the arrays that have a gradient."""
+        return [
+            i
+            for i, x in enumerate(self.arrays)
+            if x.dtype.kind in "fc" and (self.op.joint or self.op.rules[i] is not None)
+        ]
+
+    @property
+    def source_arrays(self):
+        return [self.arrays[i] for i in self.sources]
+
+    def of_sources(self, *sources):
+        """Call the op with other sources, the rest as it is."""
+        arrays = list(self.arrays)
+        for i, x in zip(self.sources, sources, strict=True):
+            arrays[i] = x
+        return self(*arrays)
+
+    def __str__(self):
+        shapes = "-".join(str(x.shape).replace(" ", "") for x in self.arrays)
+        simple = [p for p in self.params if isinstance(p, (int, np.dtype)) or p is None]
+        return "-".join([self.op.name, shapes, *map(str, simple)])
+
+
+def draw(shape, low=DOMAIN[0], high=DOMAIN[1]):
+    """Numbers of the interval in random order, none near another, its middle or ends."""
+    size = int(np.prod(shape))
+    values = low + (high - low) * (np.arange(size) + 0.6) / max(size, 1)
+    return np.random.default_rng(size).permutation(values).reshape(shape)
+
+
+def integers(shape, stop):
+    """Numbers below ``stop`` in random order, with repeats when there are too few."""
+    values = np.arange(np.prod(shape, dtype=int)) % stop
+    return np.random.default_rng(0).permutation(values).reshape(shape)
+
+
+def pair(*shapes):
+    """Arrays of these shapes without equal or nearly equal elements."""
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    pieces = np.split(draw((sum(sizes),)), np.cumsum(sizes)[:-1])
+    return tuple(x.reshape(s) for x, s in zip(pieces, shapes, strict=True))
+
+
+def _binary(positive=False, flags=False):
+    """Two arrays: of one shape, and broadcast in each way."""
+    shapes = [((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((2, 1), (1, 3))]
+    arrays = [pair(*both) for both in shapes]
+    if positive:
+        arrays = [tuple(np.abs(x) + 0.3 for x in both) for both in arrays]
+    if flags:
+        arrays = [tuple(x > 0 for x in both) for both in arrays]
+    return [(both,) for both in arrays]
+
+
+def _reduction():
+    x = draw((2, 3, 4))
+    axes = [None, 1, -1, (0, 2), (2, -3), ()]
+    return [((x,), axis, keep) for axis in axes for keep in (False, True)] + [
+        ((draw(()),), None, False),
+        ((draw((1,)),), 0, False),
+    ]
+
+
+def _along():
+    return [((draw((2, 3)),), -1), ((draw((2, 3, 2)),), 1), ((draw((1,)),), 0)]
+
+
+_INDICES = [  # index, shape
+    (1, (3,)),
+    (slice(None, None, -2), (5,)),
+    ((slice(1, None), None, -1), (3, 4)),
+    ((..., 0), (2, 3, 4)),
+    (np.array([2, 0, 2, 2]), (3, 2)),
+    ((np.array([[0], [1]]), np.array([1, 1, 0])), (2, 2, 3)),
+    ((slice(None), np.array([1, -1])), (2, 2)),
+    (np.array([[True, False], [False, True]]), (2, 2, 3)),
+    ((), (2, 3)),
+    (slice(0, 0), (3,)),
+]
+
+
+def _taken(index, shape):
+    return draw(np.empty(shape)[index].shape)
+
+
+ROWS = {
+    **dict.fromkeys(
+        [name for name, op in OPS.items() if op.arrays == ("a", "b")], _binary()
+    ),
+    **dict.fromkeys(
+        [name for name in OPS if name.startswith(("bitwise", "logical"))],
+        _binary(flags=True),
+    ),
+    "logical_not": [((draw((2, 3)) > 0,),)],
+    "invert": [((draw((2, 3)) > 0,),)],
+    "power": _binary(positive=True)
+    + [((np.array([-1.5, -0.5, 2.0]), np.array([2, 3, 0])),)],
+    "remainder": [((np.array([5.3, -5.3, 2.2]), np.array([1.7, 1.7, -0.9])),)]
+    + _binary(positive=True),
+    "reciprocal": [((np.array([[0.5, -0.4], [1.5, -2.0]]),),), ((np.array(0.3),),)],
+    "gate": [(pair((2, 3), (2, 3)),), (pair((3,), (2, 1)),)],
+    "clip": [
+        ((draw((2, 3)), np.array(-0.9), np.array(1.1)),),
+        ((draw((5,)), np.full((2, 1), -0.7), np.linspace(0.15, 0.95, 5)),),
+    ],
+    "where": [
+        ((draw((2, 3)) > 0, *pair((2, 3), (2, 3))),),
+        ((draw((3, 1)) > 0, *pair((2,), ())),),
+    ],
+    "conj": [((draw((2, 3)),),), ((draw((3,)) + 1j * draw((3,))[::-1],),)],
+    "astype": [
+        ((draw((2, 3)),), np.dtype("f8"), np.dtype("f8")),
+        ((draw((2, 3)),), np.dtype("c16"), np.dtype("f8")),
+    ],
+    "to": [((draw((2, 3)),), CPU, CPU)],
+    "real": [((draw((3,)) - 1j * draw((3,))[::-1],), np.dtype("c16"))],
+    "imag": [((draw((3,)) - 1j * draw((3,))[::-1],), np.dtype("c16"))],
+    "getitem": [((draw(shape),), index) for index, shape in _INDICES],
+    "scatter_add": [((_taken(*row),), *row) for row in _INDICES],
+    "reshape": [
+        ((draw((2, 3)),), (3, -1)),
+        ((draw((1,)),), ()),
+        ((draw((2, 3)).T,), (6,)),
+    ],
+    "transpose": [
+        ((draw((2, 3)),), None),
+        ((draw((2, 3, 4)),), (2, 0, 1)),
+        ((draw((2, 3, 4)),), (-1, 0, 1)),
+        ((draw(()),), ()),
+    ],
+    "broadcast_to": [
+        ((draw((3,)),), (2, 3)),
+        ((draw((2, 1)),), (4, 2, 3)),
+        ((draw(()),), (2, 2)),
+    ],
+    "concatenate": [
+        (pair((2, 3), (1, 3)), 0),
+        (pair((2, 1), (2, 2), (2, 0)), -1),
+        (pair((2,)), 0),
+    ],
+    "stack": [(pair((2, 3), (2, 3)), 0), (pair((2,), (2,), (2,)), -1), (pair(()), 0)],
+    **dict.fromkeys(("sum", "mean", "max", "min", "logsumexp"), _reduction()),
+    **dict.fromkeys(("any", "all"), _reduction()),
+    **dict.fromkeys(
+        ("argmax", "argmin"),
+        [
+            ((draw((2, 3)),), axis, keep)
+            for axis in (None, 0, -1)
+            for keep in (False, True)
+        ],
+    ),
+    "matmul": [
+        (pair(*both),)
+        for both in [
+            ((2, 3), (3, 4)),
+            ((3,), (3,)),
+            ((3,), (3, 2)),
+            ((2, 3), (3,)),
+            ((3,), (2, 3, 4)),
+            ((2, 2, 3), (3,)),
+            ((2, 2, 3), (2, 3, 1)),
+            ((2, 1, 2, 3), (4, 3, 2)),
+            ((2, 3), (4, 3, 2)),
+            ((4, 2, 3), (3, 2)),
+            ((1, 2, 3), (4, 3, 2)),
+        ]
+    ],
+    **dict.fromkeys(("softmax", "log_softmax"), _along()),
+    "integer_cross_entropy": [
+        ((draw((4, 3)),), integers((4,), 3)),
+        ((draw((3,)),), np.array(1)),
+        ((draw((2, 3, 4)),), integers((2, 3), 4)),
+    ],
+}
+
+# Steps of another op's rule, not functions of their inputs alone: checked through it.
+PARTS = {"softmax_error": "integer_cross_entropy"}
+
+
+def _plain(op):
+    low, high = op.domain or DOMAIN
+    return [((draw((2, 3), low, high),),), ((draw((), low, high),),)]
+
+
+def is_plain(op):
+    """Whether one plain array is all an op takes."""
+    return op.arity == 1 and not op.params and not op.arrays[0].endswith("*")
+
+
+CASES = {
+    name: [
+        Case(op, arrays, params)
+        for arrays, *params in ROWS.get(name) or (_plain(op) if is_plain(op) else [])
+    ]
+    for name, op in OPS.items()
+}
+ALL = [case for cases in CASES.values() for case in cases]
+SMOOTH = [case for case in ALL if case.op.recorded and case.sources]
+FLAT = [
+    case
+    for case in ALL
+    if not case.op.recorded and all(x.dtype.kind == "f" for x in case.arrays)
+]
+
+# Ops on any array, element by element, that users call by their own names.
+ELEMENTWISE = [
+    op
+    for op in OPS.values()
+    if op.form in ("elementwise", "constant") and not op.params and hasattr(eg, op.name)
+]
+UNARY = [op for op in ELEMENTWISE if op.arity == 1]
+BINARY = [op for op in ELEMENTWISE if op.arity == 2]
