@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from .device import Device
-from .errors import DTypeError, GradientError
+from .errors import DTypeError, GradientError, NaNError
 from .ops.creation import zeros
 from .ops.reductions import unbroadcast
-from .primitive import lifted, lowered
+from .primitive import ByBuffer, has_nan, lifted, lowered
 from .tape import Node, Tape, active
 from .tensor import Tensor, to_buffer, wrap
 
-_unbroadcast_buffer = lowered(unbroadcast)
+_unbroadcast = ByBuffer(lambda backend: lowered(unbroadcast, backend))
 
 
 def sweep(
@@ -29,21 +29,22 @@ def sweep(
 ) -> dict[Node, Any]:
     """Propagate cotangents from their nodes to the sources; return the sources'.
 
-    ``cotangents`` holds buffers, or Tensors when a tape is active on this thread.  With
+    The result may hold cotangents of other leaves too.  ``cotangents`` holds buffers, or Tensors when a tape is active on this thread.  With
     ``consume`` each entry is freed as the sweep passes it.
     """
     lift = bool(active())
+    watched = lift or tape.places is not None
     if tape.late:
         entries = _in_order(tape, cotangents)
     else:
         entries = tape.entries if consume else tape.entries[:]
-    leaves = 0  # sources without an entry: reached only when all else is done
-    made = 0  # sources with an entry: nothing older than the last of them matters
+    # Sources with an entry: nothing older than the last of them matters, unless there
+    # are sources without one, which are reached only when all else is done.
+    made = 0
     for source in sources:
-        if source.op is None:
-            leaves += 1
-        else:
+        if source.op is not None:
             made += 1
+    leaves = len(sources) - made
     found: dict[Node, Any] = {}
     owned: set[Node] = set()
     get, take = cotangents.get, cotangents.pop
@@ -53,7 +54,8 @@ def sweep(
         if tape not in parent.tapes and not tape.knows(parent):
             return
         if dx.shape != parent.shape:
-            dx = (unbroadcast if lift else _unbroadcast_buffer)(dx, parent.shape)
+            reduce = unbroadcast if lift else _unbroadcast[type(dx)]
+            dx = reduce(dx, parent.shape)
         total = get(parent)
         if total is None:
             cotangents[parent] = dx
@@ -64,10 +66,12 @@ def sweep(
             total += dx
             cotangents[parent] = total
 
+    pop = entries.pop
+    alone = (tape,)
     if consume:
         tape.open = False
     while entries:
-        node = entries.pop()()
+        node = pop()()
         if node is None:
             continue
         g = take(node, None)
@@ -82,35 +86,35 @@ def sweep(
         op = node.op
         inputs = node.inputs
         plain = op.plain
-        if lift or not plain or g.dtype.kind == "c":
+        if watched or not plain or g.dtype.kind == "c":
             if op.form == "item":
                 _hand_over(node, g, cotangents)
             else:
                 grads = _general(node, g, lift)
+                if tape.places is not None:
+                    _check(node, grads, tape.places.get(node))
                 for parent, dx in zip(inputs, grads, strict=True):
                     if parent is not None and dx is not None:
                         give(parent, dx)
         elif plain == 1:
             # One or two rules over buffers: nearly every op of nearly every program.
-            give(inputs[0], (op.lowered or op.lower())[0](g, *node.saved))
+            give(inputs[0], op.lowered[type(g)][0](g, *node.saved))
         else:
             a, b = inputs
             saved_a, saved_b = node.saved
-            rule_a, rule_b = op.lowered or op.lower()
+            rule_a, rule_b = op.lowered[type(g)]
             if a is not None and rule_a is not None:
                 give(a, rule_a(g, *saved_a))
             if b is not None and rule_b is not None:
                 give(b, rule_b(g, *saved_b))
         if consume:
-            if len(node.tapes) == 1:
+            if node.tapes == alone:
                 node.op = None
                 node.saved = node.inputs = ()
             else:
                 node.release()
-    for source in sources:
-        if source in cotangents:
-            found[source] = cotangents[source]
-    return found
+    cotangents.update(found)
+    return cotangents
 
 
 def _hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
@@ -128,7 +132,7 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     op = node.op
     if op.form == "user":
         return _user(node, g, lift)
-    rules = op.rules if lift else op.lowered or op.lower()
+    rules = op.rules if lift else op.lowered[type(g)]
     # A rule multiplies by f'(z); for a real loss the gradient multiplies by its
     # conjugate (the direction of steepest ascent, dL/dRe + i dL/dIm).
     conjugate = g.dtype.kind == "c"
@@ -148,6 +152,17 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
             for i, (rule, parent) in enumerate(zip(rules, node.inputs, strict=True))
         ]
     return [dx if dx is None else dx.conj() for dx in grads] if conjugate else grads  # type: ignore[no-any-return]
+
+
+def _check(node: Node, grads: Sequence[Any], place: str | None) -> None:
+    """Under ``debug``: raise at the first rule that makes a nan."""
+    for i, dx in enumerate(grads):
+        buffer = dx._data if isinstance(dx, Tensor) else dx
+        if buffer is not None and (bad := has_nan(buffer)):
+            raise NaNError(
+                f"the gradient of {node.op.name}, recorded at {place}, made {bad} for "
+                f"input {i}"
+            )
 
 
 def _user(node: Node, pieces: Sequence[Any], lift: bool) -> Sequence[Any]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import tape
-from .device import BUFFERS, backend_of
+from . import primitive, tape
 from .errors import NaNError
-from .primitive import OPS, Implementations, Op
-from .tensor import INEXACT
+from .primitive import Op, has_nan
 
 _depth = 0
 
@@ -48,10 +46,9 @@ def _switch(step: int) -> None:
         return
     # Nothing on the ops' own path asks whether debugging is on: their implementations
     # are looked up anew, and found with or without the check around them.
-    Implementations.checked = staticmethod(_checked) if _depth else None  # type: ignore[assignment]
+    primitive.checked = _checked if _depth else None
     tape.locate_entries = bool(_depth)
-    for op in OPS.values():
-        op.impl.clear()
+    primitive.forget()
 
 
 def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,18 +60,6 @@ def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return run
-
-
-def has_nan(value: Any) -> str:
-    """'nan' or 'inf' when a floating buffer holds one, else ''."""
-    if type(value) not in BUFFERS and not hasattr(value, "dtype"):
-        return ""
-    if value.dtype.kind not in INEXACT:
-        return ""
-    xp = backend_of(value).xp
-    if bool(xp.isnan(value).any()):
-        return "nan"
-    return "inf" if bool(xp.isinf(value).any()) else ""
 
 
 def _shown(args: tuple[Any, ...]) -> str:

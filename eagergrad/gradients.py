@@ -402,23 +402,26 @@ def _sweep(
             else:
                 known = direct.get(id(y))
                 direct[id(y)] = g if known is None else known + g
-        wanted = {x._node for x in sources if tape.knows(x._node)}
+        wanted = set()
+        for x in sources:
+            node = x._node
+            if node is not None and (tape in node.tapes or tape.knows(node)):
+                wanted.add(node)
         found = sweep(tape, cotangents, wanted, consume) if cotangents else {}
     finally:
         if consume:
             tape.close()
-    results: dict[int, Any] = {}
+    results = []
     for x in sources:
-        if id(x) in results:
-            continue
-        g = found.get(x._node) if x._node in wanted else direct.get(id(x))  # type: ignore[arg-type]
+        node = x._node
+        g = found.get(node) if node in wanted else direct.get(id(x))
         if g is not None:
             if not lift:
                 g = wrap(g)
-            if g._data.dtype != x._data.dtype:
-                g = astype(g, x._data.dtype)
-        results[id(x)] = g
-    return [results[id(x)] for x in sources]
+            if g._data.dtype is not x._data.dtype and g.dtype != x.dtype:
+                g = astype(g, x.dtype)
+        results.append(g)
+    return results
 
 
 _ONE = {char: np.ones((), char) for char in "efdFD"}

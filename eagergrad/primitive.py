@@ -12,14 +12,15 @@ A rule is ordinary code over op names and operators, and it has several readers.
 first-order sweep runs it on bare buffers, where no tape listens and wrapping would be
 waste; a sweep under an outer tape runs it on Tensors, so that its own ops are recorded.
 It is the same code object both times: for bare buffers ``lowered`` rebinds the op names
-in it to the ops' buffer functions.
+in it to the functions that serve that type of buffer, down to ``numpy.exp`` itself.
 
 What a rule needs is read from the names of its parameters, in this order:
 
     g                 the cotangent (or tangent)
     x | a, b | ...    an input, by its name in the forward function: its buffer is saved
     y                 the output: its buffer is saved
-    like              the input's shape, as ``like.shape``: nothing is saved
+    like              the input's shape, as ``like.shape``: nothing is saved; in a joint
+                      rule one per input, None for an input that needs no gradient
     axis, shape, ...  a parameter of the op
 
 A rule that names nothing saves nothing.  Rules must not branch on values (use
@@ -32,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import CodeType, FunctionType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from .device import BUFFERS, NUMPY, backend_of, current, device_of
+from .device import BUFFERS, NUMPY, Backend, backend_of, current, device_of
 from .errors import DeviceError, DTypeError, EagergradError, NoRuleError, ShapeError
 from .tape import Node, active, caller, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, to_buffer, wrap
@@ -63,10 +64,10 @@ class Op:
         "keeps",
         "lowered",
         "name",
+        "numpy",
         "params",
         "picks",
         "plain",
-        "raw",
         "reads",
         "recorded",
         "rules",
@@ -80,26 +81,27 @@ class Op:
         arrays: tuple[str, ...],
         params: tuple[str, ...] = (),
         domain: Any = None,
+        numpy: Callable[..., Any] | None = None,
     ):
         self.name = name
         self.form = form
         self.forward = forward  # None: the array module's function of the same name
+        self.numpy = numpy  # a faster forward for NumPy's buffers, without xp
         self.arrays = arrays  # one name, ending in "*", for a list of arrays
         self.params = params
         self.domain = domain  # where the op is real and smooth: a sampler for tests
         self.arity = len(arrays)
-        self.impl = Implementations(self)
+        self.impl = ByBuffer(self._implementation)
+        self.lowered = ByBuffer(self._lowered_rules)
         # Until a rule is declared, the op records where it was called, and raises when
         # a sweep arrives; ops whose derivative is zero are not recorded at all.
         self.recorded = form != "constant"
         self.rules: tuple[Rule | None, ...] = (_no_rule(name),) * self.arity
         self.reads: tuple[tuple[str, ...], ...] = (("place",),) * self.arity
         self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
-        self.lowered: tuple[Rule | None, ...] | None = None
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
         self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
-        self.raw = _raw_function(self)
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
@@ -117,41 +119,63 @@ class Op:
             for names in reads
         )
 
-    def lower(self) -> tuple[Rule | None, ...]:
-        """The rules over bare buffers; made when the first sweep needs them."""
-        self.lowered = tuple(rule and lowered(rule) for rule in self.rules)
-        return self.lowered
+    def _implementation(self, backend: Backend) -> Callable[..., Any]:
+        if self.numpy is not None and backend is NUMPY:
+            found: Callable[..., Any] = self.numpy
+        elif self.forward is None:
+            found = getattr(backend.xp, self.name)
+        else:
+            found = partial(self.forward, backend.xp)
+        return found if checked is None else checked(self, found)
+
+    def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
+        return tuple(rule and lowered(rule, backend) for rule in self.rules)
 
     def __repr__(self) -> str:
         return f"Op({self.name!r}, {self.form})"
 
 
-class Implementations(dict[type, Callable[..., Any]]):
-    """An op's forward function for each type of buffer, found on first use."""
+class ByBuffer(dict[type, Any]):
+    """Something for each type of buffer, made by ``make(backend)`` when first asked."""
 
-    # debug() sets this to a function (op, implementation) -> implementation
-    checked: Callable[[Op, Callable[..., Any]], Callable[..., Any]] | None = None
+    made: ClassVar[list[ByBuffer]] = []  # all there are, for forget()
 
-    def __init__(self, op: Op):
+    def __init__(self, make: Callable[[Backend], Any]):
         super().__init__()
-        self.op = op
+        self.make = make
+        ByBuffer.made.append(self)
 
-    def __missing__(self, buffer_type: type) -> Callable[..., Any]:
+    def __missing__(self, buffer_type: type) -> Any:
         backend = BUFFERS.get(buffer_type)
         if backend is None:
             if not issubclass(buffer_type, (np.generic, *SCALARS)):
-                raise DTypeError(
-                    f"{self.op.name}: no device serves a {buffer_type.__name__}"
-                )
-            backend = NUMPY
-        if self.op.forward is None:
-            found = getattr(backend.xp, self.op.name)
-        else:
-            found = partial(self.op.forward, backend.xp)
-        if Implementations.checked is not None:
-            found = Implementations.checked(self.op, found)
-        self[buffer_type] = found
-        return found  # type: ignore[no-any-return]
+                raise DTypeError(f"no device serves a {buffer_type.__name__}")
+            backend = NUMPY  # 0-d results of NumPy are scalars
+        self[buffer_type] = found = self.make(backend)
+        return found
+
+
+# debug() sets this to a function (op, implementation) -> implementation
+checked: Callable[[Op, Callable[..., Any]], Callable[..., Any]] | None = None
+
+
+def has_nan(value: Any) -> str:
+    """'nan' or 'inf' when a floating buffer holds one, else ''."""
+    if type(value) not in BUFFERS and not hasattr(value, "dtype"):
+        return ""
+    if value.dtype.kind not in INEXACT:
+        return ""
+    xp = backend_of(value).xp
+    if bool(xp.isnan(value).any()):
+        return "nan"
+    return "inf" if bool(xp.isinf(value).any()) else ""
+
+
+def forget() -> None:
+    """Find every implementation anew: ``checked`` has changed."""
+    for table in ByBuffer.made:
+        table.clear()
+    _LOWERED.clear()
 
 
 # --------------------------------------------------------------------- the four forms
@@ -164,16 +188,18 @@ def elementwise(
     domain: Any = None,
     doc: str = "",
     arrays: tuple[str, ...] = (),
+    numpy: Callable[..., Any] | None = None,
 ) -> Callable[..., Tensor]:
     """Declare an op whose Jacobian is diagonal.
 
     ``d`` is one rule, or one per argument, None for an argument that has no gradient.
-    ``forward(xp, ...)`` defaults to the array module's function of that name.
+    ``forward(xp, ...)`` defaults to the array module's function of that name;
+    ``numpy(...)``, if given, is a faster one for NumPy's buffers.
     """
     count = len(d) if isinstance(d, tuple) else 1
     names = _array_names(forward) if forward else ("x",) if count == 1 else ("a", "b")
     names = arrays or names
-    op = Op(name, "elementwise", forward, names, domain=domain)
+    op = Op(name, "elementwise", forward, names, (), domain, numpy)
     op.set_rules(d if isinstance(d, tuple) else (d,))
     return _published(op, op.entry, doc)
 
@@ -192,10 +218,11 @@ def linear(
     transpose: Rule,
     forward: Callable[..., Any],
     domain: Any = None,
+    numpy: Callable[..., Any] | None = None,
 ) -> Callable[..., Tensor]:
     """Declare an op that is linear in its one array argument; its JVP is itself."""
     arrays, params = _signature(forward)
-    op = Op(name, "linear", forward, arrays, params, domain)
+    op = Op(name, "linear", forward, arrays, params, domain, numpy)
     op.set_rules((transpose,), joint=arrays[0].endswith("*"))
     return _published(op, op.entry, "")
 
@@ -229,6 +256,7 @@ def primitive(
     constant: bool = False,
     keeps: bool = False,
     domain: Any = None,
+    numpy: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare an op by its forward function ``f(xp, *arrays, *params)``.
 
@@ -243,7 +271,8 @@ def primitive(
         if keeps:
             params = (*params, "kept")
         form = "constant" if constant else "primitive"
-        op = Op(forward.__name__.strip("_"), form, forward, names, params, domain)
+        name = forward.__name__.strip("_")
+        op = Op(name, form, forward, names, params, domain, numpy)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
 
         def vjp(rule: Rule) -> Rule:
@@ -269,29 +298,36 @@ def _entry(op: Op) -> Callable[..., Tensor]:
     return _entry_many(op)
 
 
+# These two run for nearly every op of every program, at 10-20 ns a bytecode: operands
+# are known as Tensors by having a node, and nothing is done that most calls do not need.
+
+
 def _entry_one(op: Op) -> Callable[..., Tensor]:
     impl = op.impl
+    recorded, keeps = op.recorded, op.keeps
 
     def entry(x: Any, *params: Any) -> Tensor:
-        if type(x) not in TENSORS:
+        try:
+            node = x._node
+        except AttributeError:
             x = operand(x)
+            node = x._node
         data = x._data
         try:
             z = impl[type(data)](data, *params)
         except Exception as error:
             raise explained(op, error, (x,), params) from error
-        if op.keeps:
+        if keeps:
             z, kept = z
             params = (*params, kept)
-        if type(z) not in BUFFERS:
-            z = backend_of(z).asarray(z)
         if z.dtype is not data.dtype:
             z = _narrowed(z, data)
+        if not z.shape and type(z) not in BUFFERS:
+            z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
         out._data = z
         out._node = None
-        node = x._node
-        if node is not None and op.recorded:
+        if node is not None and recorded:
             tapes = active()
             if tapes:
                 if node.tapes is not tapes:
@@ -299,7 +335,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
                 if tapes:
                     pick = op.picks[0]
                     saved = () if pick is None else pick(data, z, node, params)
-                    out._node = record(tapes, op, (node,), saved, z.shape, z.dtype)
+                    out._node = record(tapes, op, (node,), saved, z)
         return out
 
     return entry
@@ -307,39 +343,40 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
 
 def _entry_two(op: Op) -> Callable[..., Tensor]:
     impl = op.impl
+    recorded = op.recorded
 
     def entry(a: Any, b: Any) -> Tensor:
-        if type(a) in TENSORS and type(b) in TENSORS:
-            x = a._data
-            y = b._data
-            dtype = x.dtype
-            if dtype is not y.dtype:
-                a, b = promoted(a, b)
-                x = a._data
-                y = b._data
-                dtype = x.dtype
+        try:
             node_a = a._node
             node_b = b._node
-            kind = type(x)
-        else:
+        except AttributeError:
             a, b = operands(op, a, b)
             x, node_a = (a, None) if type(a) in SCALARS else (a._data, a._node)
             y, node_b = (b, None) if type(b) in SCALARS else (b._data, b._node)
             kind = type(y) if type(a) in SCALARS else type(x)
             dtype = None
+        else:
+            x = a._data
+            y = b._data
+            dtype = x.dtype
+            if dtype is not y.dtype:
+                a, b = promoted(a, b)
+                x, y = a._data, b._data
+                node_a, node_b = a._node, b._node
+                dtype = x.dtype
+            kind = type(x)
         try:
             z = impl[kind](x, y)
         except Exception as error:
             raise explained(op, error, (a, b), ()) from error
-        if type(z) not in BUFFERS:
-            z = backend_of(z).asarray(z)
         if z.dtype is not dtype:
             z = _narrowed(z, x, y)
-            dtype = z.dtype
+        if not z.shape and type(z) not in BUFFERS:
+            z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
         out._data = z
         out._node = None
-        if not (node_a is None and node_b is None) and op.recorded:
+        if (node_b is not None or node_a is not None) and recorded:
             tapes = active()
             if tapes:
                 if (node_a is not None and node_a.tapes is not tapes) or (
@@ -348,17 +385,18 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
                     tapes = recorders(tapes, (node_a, node_b))
                 if tapes:
                     pick_a, pick_b = op.picks
-                    saved = (
-                        _NOTHING
-                        if pick_a is None or node_a is None
-                        else pick_a(x, y, z, node_a, _NOTHING),
-                        _NOTHING
-                        if pick_b is None or node_b is None
-                        else pick_b(x, y, z, node_b, _NOTHING),
-                    )
-                    out._node = record(
-                        tapes, op, (node_a, node_b), saved, z.shape, dtype
-                    )
+                    if pick_a is pick_b is None:
+                        saved = _NOTHING_TWICE
+                    else:
+                        saved = (
+                            _NOTHING
+                            if pick_a is None or node_a is None
+                            else pick_a(x, y, z, node_a, _NOTHING),
+                            _NOTHING
+                            if pick_b is None or node_b is None
+                            else pick_b(x, y, z, node_b, _NOTHING),
+                        )
+                    out._node = record(tapes, op, (node_a, node_b), saved, z)
         return out
 
     return entry
@@ -390,7 +428,7 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             tapes = recorders(tapes, nodes)
             if tapes:
                 saved = _saved(op, datas, out._data, nodes, params)
-                out._node = record(tapes, op, nodes, saved, out._data.shape, out._data.dtype)
+                out._node = record(tapes, op, nodes, saved, out._data)
         return out
 
     return entry
@@ -418,13 +456,14 @@ def _entry_list(op: Op) -> Callable[..., Tensor]:
             if tapes:
                 shapes = [x._data.shape for x in inputs]
                 saved = (shapes, *params)
-                out._node = record(tapes, op, nodes, saved, out._data.shape, out._data.dtype)
+                out._node = record(tapes, op, nodes, saved, out._data)
         return out
 
     return entry
 
 
 _NOTHING: tuple[Any, ...] = ()
+_NOTHING_TWICE: tuple[tuple[Any, ...], ...] = ((), ())
 
 
 def _saved(
@@ -661,29 +700,12 @@ def _picker(
 _PICKERS: dict[str, Callable[..., Any]] = {}
 
 
-def _raw_function(op: Op) -> Callable[..., Any]:
-    """The op over bare buffers: no wrapping, no recording, no conversion."""
-    impl = op.impl
-    if op.arrays[0].endswith("*"):
-        return lambda arrays, *params: impl[type(arrays[0])](arrays, *params)
-    if op.keeps:
-        return lambda x, *params: impl[type(x)](x, *params)[0]
-    if op.arity == 1:
-        return lambda x, *params: impl[type(x)](x, *params)
-
-    def raw(a: Any, b: Any, *rest: Any) -> Any:
-        kind = type(a)
-        return impl[type(b) if kind in SCALARS else kind](a, b, *rest)
-
-    return raw
-
-
-def lowered(function: Rule) -> Rule:
-    """The same code over bare buffers: op names in it mean the ops' raw functions.
+def lowered(function: Rule, backend: Backend) -> Rule:
+    """The same code over bare buffers: op names in it mean the backend's functions.
 
     Functions of the package that the code calls are lowered too.
     """
-    found = _LOWERED.get(function)
+    found = _LOWERED.get((function, backend))
     if found is None:
         # NumPy's warnings name the module they come from by this
         names: dict[str, Any] = {"__name__": function.__globals__["__name__"]}
@@ -695,22 +717,25 @@ def lowered(function: Rule) -> Rule:
             function.__closure__,
         )
         found.__kwdefaults__ = function.__kwdefaults__
-        _LOWERED[function] = found
+        _LOWERED[function, backend] = found
         for name in _global_names(function.__code__):
             if name in function.__globals__:
-                names[name] = _lowered_value(function.__globals__[name])
+                names[name] = _lowered_value(function.__globals__[name], backend)
     return found
 
 
-_LOWERED: dict[Rule, Rule] = {}
+_LOWERED: dict[tuple[Rule, Backend], Rule] = {}
 
 
-def _lowered_value(value: Any) -> Any:
+def _lowered_value(value: Any, backend: Backend) -> Any:
     op = getattr(value, "op", None)
     if isinstance(op, Op):
-        return op.raw
+        implementation: Rule = op.impl[backend.buffer]
+        if op.keeps:
+            return lambda *args: implementation(*args)[0]
+        return implementation
     if isinstance(value, FunctionType) and value.__module__.startswith(_OPS_PACKAGE):
-        return lowered(value)
+        return lowered(value, backend)
     return value
 
 

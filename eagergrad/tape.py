@@ -123,10 +123,18 @@ class Tape:
         self.variables: dict[int, Any] = {}
         self.late = False  # an operation was recorded after its output had been used
         self.breaks: list[tuple[ref[Node], str, str]] = []
-        self.places: dict[ref[Node], str] | None = {} if locate_entries else None
+        self.places: dict[Node, str] | None = None
+        if locate_entries:
+            self.places, self.limit = {}, -1
 
-    def compact(self) -> None:
-        """Forget the entries that died; called when the list has doubled."""
+    def crowded(self, node: Node) -> None:
+        """Forget the entries that died, each time the list has doubled.
+
+        Under ``debug`` the limit is negative, and this notes where the op was called.
+        """
+        if self.places is not None:
+            self.places[node] = caller()
+            return
         self.entries = [entry for entry in self.entries if entry() is not None]
         self.limit = 4096 + 2 * len(self.entries)
 
@@ -141,6 +149,7 @@ class Tape:
                 node.release()
         self.breaks = []
         self.variables = {}
+        self.places = None
 
     def knows(self, node: Node | None) -> bool:
         """Whether an op on this value is to be recorded here."""
@@ -306,12 +315,15 @@ def recorders(
     tapes: tuple[Tape, ...], nodes: Sequence[Node | None]
 ) -> tuple[Tape, ...]:
     """Which of ``tapes`` record an op on these inputs.  Reading a Variable watches it."""
+    known = False
     for node in nodes:
-        if type(node) is VariableNode:
-            accessed(node, tapes)
-    for node in nodes:
-        if node is not None and node.tapes is tapes:
-            return tapes
+        if node is not None:
+            if node.tapes is not tapes and type(node) is VariableNode:
+                accessed(node, tapes)
+            if node.tapes is tapes:
+                known = True
+    if known:
+        return tapes
     found = tuple([tape for tape in tapes if any(map(tape.knows, nodes))])
     return tapes if len(found) == len(tapes) else found
 
@@ -346,25 +358,22 @@ def record(
     op: Any,
     inputs: tuple[Node | None, ...],
     saved: tuple[Any, ...],
-    shape: tuple[int, ...],
-    dtype: Any,
+    output: Any,
 ) -> Node:
-    """Put one op on ``tapes`` and return the node of its output."""
+    """Put one op on ``tapes`` and return the node of its output buffer."""
     node: Node = new(Node)  # 60 ns less than a call of the class
     node.tapes = tapes
     node.op = op
     node.inputs = inputs
     node.saved = saved
-    node.shape = shape
-    node.dtype = dtype
+    node.shape = output.shape
+    node.dtype = output.dtype
     entry = ref(node)
     for tape in tapes:
         entries = tape.entries
         entries.append(entry)
         if len(entries) > tape.limit:
-            tape.compact()
-        if tape.places is not None:
-            tape.places[entry] = caller()
+            tape.crowded(node)
     return node
 
 
@@ -491,9 +500,11 @@ def record_user_op(
             )
     specs = tuple((out.shape, out.dtype, out.device) for out in outputs)
     op = UserOp(name, backward_function, specs, shadow)
-    producer = record(tapes, op, nodes, (), (), None)
+    if not outputs:
+        return
+    producer = record(tapes, op, nodes, (), outputs[0])
     for i, output in enumerate(outputs):
-        node = record(tapes, ITEM, (producer,), (i,), output.shape, output.dtype)
+        node = record(tapes, ITEM, (producer,), (i,), output)
         if output._node is None:
             output._node = node
             continue

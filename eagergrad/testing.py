@@ -134,6 +134,7 @@ def _pullback(f: Function, count: int) -> Function:
     return pullback
 
 
+@np.errstate(all="ignore")  # what is not finite fails the comparison
 def _comparison(
     f: Function,
     point: list[Array],

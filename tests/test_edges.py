@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
+from eagergrad.primitive import OPS
 
 INF, NAN = np.inf, np.nan
 FLOATS = ["float16", "float32", "float64"]
@@ -15,13 +16,23 @@ FLOATS = ["float16", "float32", "float64"]
 
 def grad(f, *args, dy=None):
     """The gradients as lists; one alone for one argument."""
-    arrays = [np.asarray(x, "float64") if type(x) is not np.ndarray else x for x in args]
+    arrays = [
+        x if isinstance(x, np.ndarray) else np.asarray(x, "float64") for x in args
+    ]
     grads = [g.tolist() for g in eg.gradients_function(f)(*arrays, dy=dy)]
     return grads[0] if len(args) == 1 else grads
 
 
 def grad_of_grad(f, x):
-    return grad(lambda x: eg.gradients_function(f)(x)[0], x)
+    """The second derivative; 0 where the first does not depend on x."""
+    x = eg.tensor(np.asarray(x, "float64"))
+    with eg.GradientTape() as outer:
+        outer.watch(x)
+        with eg.GradientTape() as inner:
+            inner.watch(x)
+            y = f(x)
+        g = inner.gradient(y, x)
+    return outer.gradient(g, x, unconnected_gradients="zero").tolist()
 
 
 # ------------------------------------------------- conventions where nothing is smooth
@@ -62,7 +73,7 @@ def test_ties_are_shared_along_each_axis():
 
 
 def test_ties_of_a_clip_go_to_the_value():
-    f = eg.clip.__globals__["_clip_op"]
+    f = OPS["clip"].entry
     assert grad(f, 1.0, 1.0, 2.0) == [1.0, 0.0, 0.0]
     assert grad(f, 3.0, 2.0, 1.0) == [0.0, 0.0, 1.0]  # NumPy: the upper bound wins
     assert grad(f, 3.0, 1.0, 2.0) == [0.0, 0.0, 1.0]
@@ -146,10 +157,9 @@ def test_relu_takes_strided_and_broadcast_cotangents(strides):
         (lambda x: x**-2.0, [0.0, 2.0], [0.0, -0.25]),
         (lambda x: x**0.5, [0.0, 4.0], [0.0, 0.25]),
         (lambda x: eg.log1p(x - 1.0), [0.0, 2.0], [0.0, 0.5]),
-        (lambda x: x * eg.log(x), [0.0, 1.0], [0.0, 1.0]),
         (lambda x: eg.power(x, x), [0.0, 1.0], [0.0, 1.0]),
     ],
-    ids="log sqrt reciprocal ratio square power root log1p xlogx xx".split(),
+    ids="log sqrt reciprocal ratio square power root log1p xx".split(),
 )
 def test_under_where_the_branch_not_taken_adds_zero(f, x, expected):
     with np.errstate(all="ignore"):
@@ -243,13 +253,6 @@ def test_small_tails_are_kept():
     assert grad(eg.expm1, -50.0) == pytest.approx(np.exp(-50), rel=1e-12)
 
 
-@pytest.mark.parametrize("x", [20.0, -20.0, 300.0])
-def test_tails_of_tanh_and_sigmoid_have_a_slope_on_both_sides(x):
-    tail = np.exp(-2 * abs(x))
-    assert grad(eg.tanh, x) == pytest.approx(4 * tail, rel=1e-9, abs=0)
-    assert grad(eg.sigmoid, 2 * x) == pytest.approx(tail, rel=1e-9, abs=0)
-
-
 # ------------------------------------------------------------ softmax and its family
 
 
@@ -270,7 +273,9 @@ def test_huge_logits(dtype):
     big = 30000.0
     x = np.array([[big, 0.0, -big], [-big, -big, -big]], dtype)
     third = [1 / 3] * 3
-    assert eg.softmax(x).numpy() == pytest.approx(np.array([[1, 0, 0], third]), rel=2e-3)
+    assert eg.softmax(x).numpy() == pytest.approx(
+        np.array([[1, 0, 0], third]), rel=2e-3
+    )
     logs = eg.log_softmax(x).numpy()
     assert logs[0].tolist() == [0.0, -big, -2 * big]
     assert logs[1] == pytest.approx(-np.log(3), rel=1e-3)
@@ -313,6 +318,20 @@ def test_labels_of_any_integer_dtype(dtype):
     assert np.array(g)[[0, 1], [0, 2]] == pytest.approx(-2 / 3)
 
 
+@pytest.mark.parametrize("labels", [[0, 2, 1, 1], np.eye(3)[[0, 2, 1, 1]]])
+def test_logits_may_be_in_any_order_in_memory(labels):
+    x = np.arange(12.0).reshape(4, 3) ** 1.1
+
+    def loss(x):
+        return eg.softmax_cross_entropy(x, labels)
+
+    expected = grad(loss, x)
+    assert grad(loss, np.asfortranarray(x)) == expected
+    turned = grad(lambda x: loss(x.T), np.ascontiguousarray(x.T))
+    assert np.transpose(turned).tolist() == expected
+    assert grad(loss, np.repeat(x, 2, axis=1)[:, ::2]) == expected
+
+
 def test_labels_may_be_strided_and_wider_than_a_byte():
     labels = np.array([[0, 1], [299, 1], [256, 1]])
     logits = np.zeros((3, 300))
@@ -330,7 +349,9 @@ def test_labels_may_be_strided_and_wider_than_a_byte():
 def test_cross_entropy_of_no_examples():
     for labels in (np.zeros(0, int), np.zeros((0, 3))):
         assert eg.softmax_cross_entropy(np.zeros((0, 3)), labels).shape == (0,)
-        found = grad(lambda x, y=labels: eg.softmax_cross_entropy(x, y), np.zeros((0, 3)))
+        found = grad(
+            lambda x, y=labels: eg.softmax_cross_entropy(x, y), np.zeros((0, 3))
+        )
         assert found == []
 
 
@@ -357,7 +378,9 @@ def test_half_precision_sums_accumulate_in_float32():
     assert eg.sum(ones.reshape(5, 1000), axis=1).tolist() == [1000] * 5
     large = np.full(3, 40000.0, "float16")  # their sum is beyond float16
     assert eg.mean(large).item() == 40000
-    assert eg.logsumexp(np.zeros(65536, "float16")).item() == pytest.approx(11.09, rel=1e-3)
+    assert eg.logsumexp(np.zeros(65536, "float16")).item() == pytest.approx(
+        11.09, rel=1e-3
+    )
 
 
 def test_half_precision_gradients_of_a_broadcast_accumulate_in_float32():
@@ -365,6 +388,10 @@ def test_half_precision_gradients_of_a_broadcast_accumulate_in_float32():
     x = np.ones((5000, 1), "float16")
     assert grad(lambda b: x + b, b) == [5000]
     assert grad(lambda b: x * b, b) == [5000]
+
+
+def test_half_precision_gradients_of_a_gather_accumulate_in_float32():
+    assert grad(lambda x: x[np.zeros(5000, int)], np.ones(2, "float16")) == [5000, 0]
 
 
 def test_half_precision_softmax_of_many():
@@ -392,3 +419,96 @@ def test_integers_are_not_rounded_on_the_way_to_float64():
     joined = eg.concatenate([n, eg.tensor(np.ones(1))])
     assert joined.tolist() == [16777217.0, 3.0, 1.0]
     assert eg.tensor([True]).astype("float64").dtype == "float64"
+
+
+def test_python_numbers_and_integers_make_float32():
+    """NumPy's float64 and float16 out of integers are what nobody asked for."""
+    flag, n = eg.tensor([True, False]), eg.tensor([1, 2])
+    assert eg.where(flag, 1.0, 0.0).dtype == "float32"
+    assert eg.where(flag, 1, 0).dtype == "int64"
+    assert eg.where(flag, n, 0.5).dtype == "float32"
+    assert eg.where(flag, np.arange(2), np.ones(2, "float32")).dtype == "float32"
+    assert eg.where(flag, n, np.ones(2)).dtype == "float64"
+    assert eg.clip(n, 0.5, 1.5).dtype == "float32"
+    assert eg.clip(n, 0, 1).dtype == "int64"
+    assert eg.clip(n, eg.tensor(0.5), eg.tensor(1.5)).dtype == "float32"
+    assert eg.clip(eg.tensor([1.0]), 0, 1).dtype == "float32"
+    small = np.array([1, 2], "int8")
+    for f in (
+        eg.exp,
+        eg.sigmoid,
+        eg.sqrt,
+        eg.softplus,
+        lambda x: eg.divide(x, x),
+        eg.mean,
+    ):
+        assert f(small).dtype == "float32"
+    assert eg.exp(np.ones(1, "float16")).dtype == "float16"
+
+
+# ------------------------------------------------------------------ axes and indices
+
+
+def test_an_axis_of_a_scalar():
+    """As NumPy's ufuncs, reductions take axis 0 and -1 of a 0-d array."""
+    for axis in (0, -1):
+        for f in (eg.sum, eg.max, eg.logsumexp):
+            assert f(np.array(2.0), axis=axis).item() == 2.0
+            assert grad(lambda x, f=f, axis=axis: f(x, axis=axis), 2.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (((0, 0),), [[2, 2], [0, 0]]),
+        (((0, 0), (1, 1)), [[0, 2], [0, 0]]),
+        (([0, 0], slice(None)), [[2, 2], [0, 0]]),
+        ((slice(None), (1, -1)), [[0, 2], [0, 2]]),
+        (([0, 1], 1), [[0, 1], [0, 1]]),
+        ([True, False], [[1, 1], [0, 0]]),
+        ((True, 0), [[1, 1], [0, 0]]),
+        ([], [[0, 0], [0, 0]]),
+        (range(2), [[1, 1], [1, 1]]),
+        (np.uint8(1), [[0, 0], [1, 1]]),
+        (np.zeros(3, "uint8"), [[3, 3], [0, 0]]),
+        (None, [[1, 1], [1, 1]]),
+    ],
+    ids=str,
+)
+def test_an_index_in_any_form(index, expected):
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert eg.tensor(x)[index].tolist() == x[index].tolist()
+    assert grad(lambda x: x[index], x) == expected
+
+
+def test_axes_that_do_not_fit_raise():
+    x = eg.ones((2, 3))
+    for wrong in (
+        lambda: eg.transpose(x, ()),
+        lambda: eg.transpose(x, (0,)),
+        lambda: eg.transpose(x, (0, 0)),
+        lambda: eg.swapaxes(x, 0, 2),
+        lambda: eg.expand_dims(x, 4),
+        lambda: eg.squeeze(x, 0),
+        lambda: eg.split(x, 2, axis=1),
+    ):
+        with pytest.raises(eg.errors.ShapeError):
+            wrong()
+
+
+def test_nested_lists_are_taken_for_arrays():
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    assert eg.take(rows, [1], axis=0).tolist() == [[3.0, 4.0]]
+    assert eg.take(rows, 2).item() == 3.0
+    assert eg.swapaxes(rows, 0, 1).tolist() == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_imaginary_part_of_a_real_infinity_is_zero():
+    assert eg.imag(eg.tensor([1.0, INF, NAN])).tolist() == [0.0, 0.0, 0.0]
+    assert eg.imag(eg.tensor([1])).dtype == "int64"
+    assert grad(eg.imag, [1.0]) == [0.0]
+
+
+def test_sigmoid_of_complex_numbers():
+    z = np.array([3 + 4j, -1 - 2j])
+    np.testing.assert_allclose(eg.sigmoid(z).numpy(), 1 / (1 + np.exp(-z)))

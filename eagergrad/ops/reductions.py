@@ -65,6 +65,13 @@ def _mean_forward(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     return xp.full_like(total, math.nan)  # the mean of nothing, without a warning
 
 
+def _mean_rule(g: Any, like: Any, axis: Axis, keepdims: bool) -> Any:
+    shape = like.shape
+    if axis is None:
+        return _broadcast_to(g / (math.prod(shape) or 1), shape)
+    return _spread(g / (_count(shape, axis) or 1), shape, axis, keepdims)
+
+
 def _count(shape: tuple[int, ...], axis: Axis) -> int:
     if axis is None:
         return math.prod(shape)
@@ -73,13 +80,7 @@ def _count(shape: tuple[int, ...], axis: Axis) -> int:
     return shape[axis]
 
 
-_mean = linear(
-    "mean",
-    transpose=lambda g, like, axis, keepdims: _spread(
-        g / (_count(like.shape, axis) or 1), like.shape, axis, keepdims
-    ),
-    forward=_mean_forward,
-)
+_mean = linear("mean", transpose=_mean_rule, forward=_mean_forward)
 
 
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
