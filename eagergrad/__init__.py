@@ -18,24 +18,24 @@ import numpy as _np
 
 from . import errors as errors
 from . import nest as nest
-from . import operators as _operators
+from . import operators as _operators  # noqa: F401  binds the operators to Tensor
 from . import optim as optim
 from . import tape as tape
 from .checkpoint import load as load
 from .checkpoint import save as save
+from .custom_gradients import custom_gradient as custom_gradient
+from .custom_gradients import grad_pass_through as grad_pass_through
+from .custom_gradients import recompute_grad as recompute_grad
 from .debug import debug as debug
 from .device import Device as Device
 from .device import device as device
 from .errors import DTypeWarning as DTypeWarning
-from .gradients import GradientTape as GradientTape
-from .gradients import UnconnectedGradients as UnconnectedGradients
-from .gradients import custom_gradient as custom_gradient
-from .gradients import grad_pass_through as grad_pass_through
+from .gradient_tape import GradientTape as GradientTape
+from .gradient_tape import UnconnectedGradients as UnconnectedGradients
 from .gradients import gradients_function as gradients_function
 from .gradients import implicit_gradients as implicit_gradients
 from .gradients import implicit_value_and_gradients as implicit_value_and_gradients
 from .gradients import make_vjp as make_vjp
-from .gradients import recompute_grad as recompute_grad
 from .gradients import value_and_gradients_function as value_and_gradients_function
 from .ops import random as random
 from .ops.creation import arange as arange

@@ -16,6 +16,7 @@ from typing import Any
 from .device import Device
 from .errors import DTypeError, GradientError, NaNError
 from .ops.creation import zeros
+from .ops.elementwise import real
 from .ops.reductions import unbroadcast
 from .primitive import ByBuffer, has_nan, lifted, lowered
 from .tape import Node, Tape, active
@@ -29,8 +30,9 @@ def sweep(
 ) -> dict[Node, Any]:
     """Propagate cotangents from their nodes to the sources; return the sources'.
 
-    The result may hold cotangents of other leaves too.  ``cotangents`` holds buffers, or Tensors when a tape is active on this thread.  With
-    ``consume`` each entry is freed as the sweep passes it.
+    The result may hold cotangents of other leaves too.  ``cotangents`` holds buffers,
+    or Tensors when a tape is active on this thread.  With ``consume`` each entry is
+    freed as the sweep passes it.
     """
     lift = bool(active())
     watched = lift or tape.places is not None
@@ -142,8 +144,9 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     def saved(i: int) -> Sequence[Any]:
         if lift:
             return lifted(node, i)
-        return node.saved if op.joint or op.arity == 1 else node.saved[i]  # type: ignore[no-any-return]
+        return node.saved if op.joint or op.arity == 1 else node.saved[i]
 
+    grads: Sequence[Any]
     if op.joint:
         grads = rules[0](g, *saved(0))
     else:
@@ -151,7 +154,19 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
             None if rule is None or parent is None else rule(g, *saved(i))
             for i, (rule, parent) in enumerate(zip(rules, node.inputs, strict=True))
         ]
-    return [dx if dx is None else dx.conj() for dx in grads] if conjugate else grads  # type: ignore[no-any-return]
+    if not conjugate:
+        return grads
+    # ... and what is real on the way has a real cotangent
+    return [
+        dx
+        if dx is None or parent is None
+        else dx.conj()
+        if parent.dtype.kind == "c"
+        else real(dx)
+        if lift
+        else dx.real
+        for dx, parent in zip(grads, node.inputs, strict=True)
+    ]
 
 
 def _check(node: Node, grads: Sequence[Any], place: str | None) -> None:
@@ -231,6 +246,8 @@ def _in_order(tape: Tape, targets: dict[Node, Any]) -> list[Any]:
             continue
         state[node] = False
         pending.extend(
-            parent for parent in node.inputs if parent is not None and parent not in state
+            parent
+            for parent in node.inputs
+            if parent is not None and parent not in state
         )
     return order

@@ -56,7 +56,9 @@ def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
         result = implementation(*args)
         bad = has_nan(result)
         if bad and not any(has_nan(x) for x in args):
-            raise NaNError(f"{op.name} made {bad} at {tape.caller()} from {_shown(args)}")
+            raise NaNError(
+                f"{op.name} made {bad} at {tape.caller()} from {_shown(args)}"
+            )
         return result
 
     return run

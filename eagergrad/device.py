@@ -24,7 +24,8 @@ from .errors import DeviceError
 class Device:
     """A place where buffers live: ``cpu``, ``cuda:0``, ``cuda:1`` ...
 
-    Use it as a context manager to make it the current device:
+    Use it as a context manager to make it the current device, of this package and, for
+    a GPU, of CuPy:
 
     >>> with device("cpu") as d:
     ...     print(d, current() is d)
@@ -43,11 +44,17 @@ class Device:
         return BACKENDS[self.kind]
 
     def __enter__(self) -> Device:
-        _stack.set((*_stack.get(), self))
+        native = self.backend.native(self)
+        if native is not None:
+            native.__enter__()
+        _stack.set((*_stack.get(), (self, native)))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _stack.set(_stack.get()[:-1])
+        *outer, (_, native) = _stack.get()
+        _stack.set(tuple(outer))
+        if native is not None:
+            native.__exit__(*exc)
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"
@@ -74,7 +81,12 @@ class Backend:
     buffer: type = np.ndarray
 
     def device_of(self, buffer: Any) -> Device:
+        """The device a buffer of this backend lives on."""
         return CPU
+
+    def native(self, device: Device) -> Any:
+        """The context manager that makes ``device`` the library's current one too."""
+        return None
 
     def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
         """A buffer on ``device`` with the values of a NumPy array."""
@@ -105,15 +117,18 @@ class CudaBackend(Backend):
     def device_of(self, buffer: Any) -> Device:
         return _named("cuda", buffer.device.id)
 
+    def native(self, device: Device) -> Any:
+        return self.xp.cuda.Device(device.index)
+
     def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
-        with self.xp.cuda.Device(device.index):
+        with self.native(device):
             return self.xp.asarray(array)
 
     def get(self, buffer: Any) -> np.ndarray[Any, Any]:
         return self.xp.asnumpy(buffer)  # type: ignore[no-any-return]
 
     def move(self, buffer: Any, device: Device) -> Any:
-        with self.xp.cuda.Device(device.index):
+        with self.native(device):
             return self.xp.array(buffer)
 
     def asarray(self, value: Any) -> Any:
@@ -122,7 +137,10 @@ class CudaBackend(Backend):
 
 CPU = Device("cpu")
 _DEVICES: dict[tuple[str, int], Device] = {("cpu", 0): CPU}
-_stack: ContextVar[tuple[Device, ...]] = ContextVar("eagergrad_device", default=())
+# The devices entered, innermost last, each with its backend's context manager.
+_stack: ContextVar[tuple[tuple[Device, Any], ...]] = ContextVar(
+    "eagergrad_device", default=()
+)
 
 BACKENDS: dict[str, Backend] = {}
 BUFFERS: dict[type, Backend] = {}
@@ -165,7 +183,7 @@ def cuda_problem() -> str | None:
     if "cuda" in BACKENDS:
         return None
     if importlib.util.find_spec("cupy") is None:
-        return "CuPy is not installed: pip install 'eagergrad[cuda13]' (or cuda12)"
+        return "CuPy is not installed: pip install 'eagergrad[cuda12]' or '[cuda13]'"
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         ctypes.CDLL(library)
@@ -205,7 +223,8 @@ def device(name: str | Device) -> Device:
         count = BACKENDS["cuda"].xp.cuda.runtime.getDeviceCount()
         if index >= count:
             raise DeviceError(
-                f"device {name!r} is not available: this machine has {count} CUDA device(s)"
+                f"device {name!r} is not available: this machine has {count} CUDA "
+                "device(s)"
             )
     elif kind not in BACKENDS or (kind == "cpu" and index):
         known = ", ".join(sorted({*BACKENDS, "cuda"}))
@@ -219,7 +238,10 @@ def default() -> Device:
     if _default is None:
         wanted = os.environ.get("EAGERGRAD_DEVICE")
         if wanted:
-            _default = device(wanted)
+            try:
+                _default = device(wanted)
+            except DeviceError as error:
+                raise DeviceError(f"EAGERGRAD_DEVICE: {error}") from None
         else:
             _default = CPU if cuda_problem() else _named("cuda", 0)
     return _default
@@ -231,7 +253,7 @@ _default: Device | None = None
 def current() -> Device:
     """The innermost ``with device(...)``, or the default device."""
     stack = _stack.get()
-    return stack[-1] if stack else default()
+    return stack[-1][0] if stack else default()
 
 
 def resolve(name: str | Device | None) -> Device:

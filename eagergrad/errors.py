@@ -1,7 +1,7 @@
 """Every exception the package raises on purpose, in one tree.
 
     EagergradError
-    |-- DeviceError      (ValueError)    unknown or absent device, devices mixed in one op
+    |-- DeviceError      (ValueError)    unknown or absent device, devices mixed
     |-- ShapeError       (ValueError)    shapes that do not fit an op
     |-- DTypeError       (TypeError)     dtypes or argument types that do not fit an op
     |-- GradientError    (ValueError)    a rule or a seed of the wrong count or shape

@@ -37,14 +37,20 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from .device import BUFFERS, NUMPY, Backend, backend_of, current, device_of
-from .errors import DeviceError, DTypeError, EagergradError, NoRuleError, ShapeError
+from .device import BUFFERS, NUMPY, Backend, backend_of
+from .errors import DTypeError, NoRuleError, ShapeError
+from .operands import (
+    OPS,
+    SCALARS,
+    common_dtype,
+    explained,
+    narrowed,
+    operand,
+    operands,
+    promoted,
+)
 from .tape import Node, active, caller, record, recorders
-from .tensor import INEXACT, TENSORS, Tensor, new, to_buffer, wrap
-
-OPS: dict[str, Op] = {}
-SCALARS = frozenset((bool, int, float, complex))
-FLOAT32 = np.dtype(np.float32)
+from .tensor import INEXACT, TENSORS, Tensor, new, wrap
 
 Rule = Callable[..., Any]
 
@@ -189,7 +195,7 @@ def elementwise(
     doc: str = "",
     arrays: tuple[str, ...] = (),
     numpy: Callable[..., Any] | None = None,
-) -> Callable[..., Tensor]:
+) -> Any:
     """Declare an op whose Jacobian is diagonal.
 
     ``d`` is one rule, or one per argument, None for an argument that has no gradient.
@@ -206,7 +212,7 @@ def elementwise(
 
 def constant(
     name: str, arity: int = 2, forward: Callable[..., Any] | None = None, doc: str = ""
-) -> Callable[..., Tensor]:
+) -> Any:
     """Declare an elementwise op with derivative zero: comparisons, logic, rounding."""
     names = ("x",) if arity == 1 else ("a", "b")
     op = Op(name, "constant", forward, names)
@@ -219,7 +225,7 @@ def linear(
     forward: Callable[..., Any],
     domain: Any = None,
     numpy: Callable[..., Any] | None = None,
-) -> Callable[..., Tensor]:
+) -> Any:
     """Declare an op that is linear in its one array argument; its JVP is itself."""
     arrays, params = _signature(forward)
     op = Op(name, "linear", forward, arrays, params, domain, numpy)
@@ -232,7 +238,7 @@ def bilinear(
     transpose: tuple[Rule, Rule],
     forward: Callable[..., Any] | None = None,
     doc: str = "",
-) -> Callable[..., Tensor]:
+) -> Any:
     """Declare an op that is linear in each of its two array arguments."""
     arrays, params = _signature(forward) if forward else (("a", "b"), ())
     op = Op(name, "bilinear", forward, arrays, params)
@@ -260,10 +266,10 @@ def primitive(
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare an op by its forward function ``f(xp, *arrays, *params)``.
 
-    ``constant`` says that its derivative is zero wherever it exists.  With ``keeps`` the
-    function returns (output, kept): something it computed on the way and that rules may
-    name as ``kept``.  It is a shortcut, never the only way from the inputs: under an
-    outer tape it is a constant.
+    ``constant`` says that its derivative is zero wherever it exists.  With ``keeps``
+    the function returns (output, kept): something it computed on the way and that rules
+    may name as ``kept``.  It is a shortcut, never the only way from the inputs: under
+    an outer tape it is a constant.
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
@@ -285,28 +291,30 @@ def primitive(
     return declare
 
 
-# ------------------------------------------------------------ entries, by number of arrays
+# --------------------------------------------------------- entries, by number of arrays
 
 
 def _entry(op: Op) -> Callable[..., Tensor]:
     if op.arrays[0].endswith("*"):
         return _entry_list(op)
     if op.arity == 1:
-        return _entry_one(op)
+        return _entry_params(op) if op.params else _entry_one(op)
     if op.arity == 2 and not op.params and op.form != "primitive":
         return _entry_two(op)
     return _entry_many(op)
 
 
-# These two run for nearly every op of every program, at 10-20 ns a bytecode: operands
-# are known as Tensors by having a node, and nothing is done that most calls do not need.
+# The entries for one and for two arrays run for nearly every op of every program, at
+# 10-20 ns a bytecode: operands are known as Tensors by having a node, and nothing is
+# done that most calls do not need.
 
 
 def _entry_one(op: Op) -> Callable[..., Tensor]:
     impl = op.impl
-    recorded, keeps = op.recorded, op.keeps
+    narrows = op.form != "linear"  # a cast to float64 means it
+    recorded = op.recorded
 
-    def entry(x: Any, *params: Any) -> Tensor:
+    def entry(x: Any) -> Tensor:
         try:
             node = x._node
         except AttributeError:
@@ -314,14 +322,11 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
             node = x._node
         data = x._data
         try:
-            z = impl[type(data)](data, *params)
+            z = impl[type(data)](data)
         except Exception as error:
-            raise explained(op, error, (x,), params) from error
-        if keeps:
-            z, kept = z
-            params = (*params, kept)
-        if z.dtype is not data.dtype:
-            z = _narrowed(z, data)
+            raise explained(op, error, (x,), ()) from error
+        if narrows and z.dtype is not data.dtype:
+            z = narrowed(z, data)
         if not z.shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
@@ -334,7 +339,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
                     tapes = recorders(tapes, (node,))
                 if tapes:
                     pick = op.picks[0]
-                    saved = () if pick is None else pick(data, z, node, params)
+                    saved = _NOTHING if pick is None else pick(data, z, node, ())
                     out._node = record(tapes, op, (node,), saved, z)
         return out
 
@@ -370,7 +375,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
         except Exception as error:
             raise explained(op, error, (a, b), ()) from error
         if z.dtype is not dtype:
-            z = _narrowed(z, x, y)
+            z = narrowed(z, x, y)
         if not z.shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
@@ -402,6 +407,40 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
     return entry
 
 
+def _entry_params(op: Op) -> Callable[..., Tensor]:
+    """One array with parameters: reductions, shapes, indexing."""
+    impl = op.impl
+    narrows = op.form != "linear"  # a cast to float64 means it
+
+    def entry(x: Any, *params: Any) -> Tensor:
+        if type(x) not in TENSORS:
+            x = operand(x)
+        data = x._data
+        try:
+            z = impl[type(data)](data, *params)
+        except Exception as error:
+            raise explained(op, error, (x,), params) from error
+        if op.keeps:
+            z, kept = z
+            params = (*params, kept)
+        if narrows and z.dtype is not data.dtype:
+            z = narrowed(z, data)
+        out = wrap(z)
+        node = x._node
+        if node is not None and op.recorded:
+            tapes = active()
+            if tapes:
+                if node.tapes is not tapes:
+                    tapes = recorders(tapes, (node,))
+                if tapes:
+                    pick, z = op.picks[0], out._data
+                    saved = _NOTHING if pick is None else pick(data, z, node, params)
+                    out._node = record(tapes, op, (node,), saved, z)
+        return out
+
+    return entry
+
+
 def _entry_many(op: Op) -> Callable[..., Tensor]:
     """Three arrays or more, two with parameters, or a joint rule."""
     impl = op.impl
@@ -421,6 +460,8 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             z = impl[kind](*datas, *params)
         except Exception as error:
             raise explained(op, error, inputs, params) from error
+        if z.dtype.char in "deD":
+            z = narrowed(z, *datas)
         out = wrap(z)
         tapes = active()
         if tapes and op.recorded:
@@ -442,7 +483,7 @@ def _entry_list(op: Op) -> Callable[..., Tensor]:
         inputs = [x if type(x) in TENSORS else operand(x) for x in arrays]
         if not inputs:
             raise ShapeError(f"{op.name}: expected at least one array, got none")
-        inputs = _common_dtype(inputs)
+        inputs = common_dtype(inputs)
         datas = [x._data for x in inputs]
         try:
             z = impl[type(datas[0])](datas, *params)
@@ -476,174 +517,30 @@ def _saved(
     """What the rules of an op with many arrays read: a tuple per rule."""
     if op.joint:
         pick = op.picks[0]
-        return () if pick is None else pick(*arrays, y, nodes, params)  # type: ignore[no-any-return]
+        return _NOTHING if pick is None else pick(*arrays, y, nodes, params)
     return tuple(
         _NOTHING if pick is None or node is None else pick(*arrays, y, node, params)
         for pick, node in zip(op.picks, nodes, strict=True)
     )
 
 
-# ----------------------------------------------------------------- operands and dtypes
+# ----------------------------------------------------------------- reading declarations
 
 
-def operand(x: Any) -> Tensor:
-    """The Tensor of an argument that is not one yet: array, scalar, nested list."""
-    if isinstance(x, Tensor):  # a subclass of the user's
-        return x
-    if isinstance(x, (list, tuple)) and _holds_tensor(x):
-        return OPS["stack"].entry([operand(item) for item in x], 0)  # type: ignore[no-any-return]
-    return wrap(to_buffer(x, copy=None))
-
-
-def _holds_tensor(x: Any) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(_holds_tensor(item) for item in x)
-    return isinstance(x, Tensor)
-
-
-def operands(op: Op, a: Any, b: Any) -> tuple[Any, Any]:
-    """Two arguments of which one is not a Tensor: a scalar stays one, and is weak."""
-    if type(a) in SCALARS and type(b) in SCALARS:
-        return operand(a), b
-    if type(a) in SCALARS:
-        return a, _beside(op, b, None)
-    if type(b) in SCALARS:
-        return _beside(op, a, None), b
-    a = _beside(op, a, b)
-    b = _beside(op, b, a)
-    return promoted(a, b)
-
-
-def _beside(op: Op, x: Any, other: Any) -> Tensor:
-    """One argument as a Tensor on the device of the other."""
-    if isinstance(x, Tensor):
-        return x
-    if x is None:
-        raise DTypeError(f"{op.name}: expected a tensor or a number, got None")
-    if not isinstance(other, Tensor):
-        try:
-            return operand(x)
-        except (TypeError, ValueError) as error:
-            raise explained(op, error, (x, other), ()) from error
-    device = other.device
-    if device.kind != "cpu" and np.ndim(x):
-        raise DeviceError(
-            f"{op.name}: one operand is on {device}, the other a "
-            f"{type(x).__name__} on the CPU; move it with eg.tensor(..., device={str(device)!r})"
-        )
-    if isinstance(x, (list, tuple)) and _holds_tensor(x):
-        return operand(x)
-    try:
-        return wrap(to_buffer(x, device=device, copy=None))
-    except (TypeError, ValueError) as error:
-        raise explained(op, error, (x, other), ()) from error
-
-
-def promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Two tensors with one dtype: floats as in NumPy, an integer takes the float's."""
-    first, second = a._data.dtype, b._data.dtype
-    if first == second:
-        return a, b
-    dtype = promoted_dtype(first, second)
-    return cast(a, dtype), cast(b, dtype)
-
-
-def promoted_dtype(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of an op on two dtypes; see ``promoted``."""
-    if first.kind in "SU" or second.kind in "SU":
-        raise DTypeError(f"expected numbers, got {first} and {second}")
-    if first.kind in "biu" and second.kind in INEXACT:
-        return second
-    if second.kind in "biu" and first.kind in INEXACT:
-        return first
-    return np.promote_types(first, second)
-
-
-def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """The tensor in another dtype, recorded; itself when it has the dtype."""
-    if x._data.dtype == dtype:
-        return x
-    return OPS["astype"].entry(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
-
-
-def _common_dtype(inputs: list[Tensor]) -> list[Tensor]:
-    dtype = inputs[0]._data.dtype
-    for x in inputs[1:]:
-        if x._data.dtype != dtype:
-            dtype = promoted_dtype(dtype, x._data.dtype)
-    return [cast(x, dtype) for x in inputs]
-
-
-def _narrowed(z: Any, *inputs: Any) -> Any:
-    """float32 where NumPy made float64 out of integers, as Python floats are here."""
-    if z.dtype.char not in "dD":
-        return z
-    for x in inputs:
-        if type(x) not in SCALARS and x.dtype.kind not in "biu":
-            return z
-    return z.astype(np.float32 if z.dtype.char == "d" else np.complex64)
-
-
-def explained(
-    op: Op, error: Exception, inputs: Sequence[Any], params: Sequence[Any]
-) -> Exception:
-    """The error of an array module, restated with op, operands and remedy."""
-    if isinstance(error, EagergradError):
-        return error
-    devices = {str(x.device) for x in inputs if isinstance(x, Tensor)}
-    if len(devices) > 1:
-        return DeviceError(
-            f"{op.name}: operands on different devices: {', '.join(sorted(devices))}; "
-            "move one with .to(device)"
-        )
-    what = ", ".join(
-        f"{name} is {_described(x)}"
-        for name, x in zip(_labels(op, len(inputs)), inputs, strict=True)
-    )
-    if params:
-        pairs = zip(op.params, params, strict=False)
-        what += "; " + ", ".join(f"{name}={value!r}" for name, value in pairs)
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if "broadcast" in text:
-        text = "shapes do not broadcast"
-    message = f"{op.name}: {text}: {what}"
-    if isinstance(error, IndexError):
-        return IndexError(message)
-    if isinstance(error, ValueError):
-        return ShapeError(message)
-    if isinstance(error, TypeError):
-        return DTypeError(message)
-    error.add_note(message)
-    return error
-
-
-def _labels(op: Op, count: int) -> tuple[str, ...]:
-    if op.arrays[0].endswith("*"):
-        return tuple(f"array {i}" for i in range(count))
-    return op.arrays
-
-
-def _described(x: Any) -> str:
-    if isinstance(x, Tensor):
-        return f"{x.shape} {x.dtype}"
-    return f"{type(x).__name__} {x!r}"
-
-
-# ------------------------------------------------------------------ reading declarations
-
-
-def _published(op: Op, entry: Any, doc: str) -> Callable[..., Tensor]:
+def _published(op: Op, entry: Any, doc: str) -> Any:
     entry.__name__ = entry.__qualname__ = op.name
     entry.__module__ = "eagergrad"
     entry.op = op
-    entry.__doc__ = doc or f"Apply {op.name} element by element, as numpy.{op.name} does."
-    return entry  # type: ignore[no-any-return]
+    entry.__doc__ = (
+        doc or f"Apply {op.name} element by element, as numpy.{op.name} does."
+    )
+    return entry
 
 
 def _signature(
     forward: Callable[..., Any], count: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The arrays and parameters of ``forward(xp, ...)``: a, b or one array come first."""
+    """The arrays and parameters of ``forward(xp, ...)``: first a, b or one array."""
     code: CodeType = forward.__code__
     names = code.co_varnames[1 : code.co_argcount]
     if not count:
@@ -766,14 +663,4 @@ def lifted(node: Node, rule: int) -> list[Any]:
     return values
 
 
-__all__ = [
-    "OPS",
-    "Op",
-    "bilinear",
-    "constant",
-    "current",
-    "device_of",
-    "elementwise",
-    "linear",
-    "primitive",
-]
+__all__ = ["OPS", "Op", "bilinear", "constant", "elementwise", "linear", "primitive"]

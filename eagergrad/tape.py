@@ -29,12 +29,11 @@ from weakref import ref
 
 from .errors import DTypeError, GradientError
 
-
 new = object.__new__
 
 
 class Node:
-    """A value some tape knows: its tapes, the op that made it, and what that op saved."""
+    """A value some tape knows: its tapes, the op that made it, what that op saved."""
 
     __slots__ = ("__weakref__", "dtype", "inputs", "op", "saved", "shape", "tapes")
 
@@ -171,7 +170,7 @@ class Tape:
                 self.entries.append(entry)
 
     def watch(self, tensor: Any) -> None:
-        """Make a value known to this tape.  A value the tape recorded keeps its entry."""
+        """Make a value known to this tape; one that it recorded keeps its entry."""
         node = tensor._node
         if type(node) is VariableNode:
             self.variables[node.order] = tensor
@@ -314,7 +313,7 @@ def should_record_backprop(tensors: Iterable[Any]) -> bool:
 def recorders(
     tapes: tuple[Tape, ...], nodes: Sequence[Node | None]
 ) -> tuple[Tape, ...]:
-    """Which of ``tapes`` record an op on these inputs.  Reading a Variable watches it."""
+    """Which of ``tapes`` record an op on these inputs; a Variable read is watched."""
     known = False
     for node in nodes:
         if node is not None:
@@ -329,7 +328,7 @@ def recorders(
 
 
 def accessed(node: VariableNode, tapes: tuple[Tape, ...]) -> None:
-    """Note that a Variable was read: tapes that watch variables watch it from now on."""
+    """Note that a Variable was read: tapes that watch variables watch it now."""
     order = node.order
     for tape in tapes:
         if order not in tape.variables:

@@ -84,7 +84,7 @@ class Tensor:
         return values.copy() if backend is NUMPY else values
 
     def item(self) -> Any:
-        """The only element as a Python number; ValueError if there is not exactly one."""
+        """The only element as a Python number; ValueError if there is not just one."""
         self._one("item()")
         self._read("item()")
         return backend_of(self._data).get(self._data).item()
@@ -94,17 +94,17 @@ class Tensor:
         return self.numpy().tolist()
 
     def ref(self) -> Reference:
-        """A hashable stand-in for this object, equal only to itself: a dictionary key."""
+        """A hashable stand-in for this object, equal only to itself: a dict's key."""
         return Reference(self)
 
     def _read(self, how: str) -> None:
         if self._node is not None and active():
             left(self, how)
 
-    def _one(self, what: str) -> None:
+    def _one(self, what: str, remedy: str = "") -> None:
         if self._data.size != 1:
             raise ShapeError(
-                f"{what}: expected a tensor of one element, got shape {self.shape}"
+                f"{what}: expected a tensor of one element, got shape {self.shape}{remedy}"
             )
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class Tensor:
         return self._data.shape[0]  # type: ignore[no-any-return]
 
     def __bool__(self) -> bool:
-        self._one("bool(): the truth value is defined for one element; use any or all")
+        self._one("bool()", "; use eg.any or eg.all")
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -143,9 +143,8 @@ class Tensor:
             threshold=100,
             prefix="tensor(",
         )
-        return (
-            f"{values}, shape={self.shape}, dtype={self.dtype}, device={str(self.device)!r}"
-        )
+        device = str(self.device)
+        return f"{values}, shape={self.shape}, dtype={self.dtype}, device={device!r}"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """NumPy's view of a CPU tensor, read-only unless copied; raises on CUDA."""
@@ -245,8 +244,8 @@ class Variable(Tensor):
             data = value._data
             if data.dtype != self._data.dtype:
                 raise ShapeError(
-                    f"assign: expected dtype {self.dtype}, got a tensor of {data.dtype}; "
-                    f"use value.astype({str(self.dtype)!r})"
+                    f"assign: expected dtype {self.dtype}, got a tensor of "
+                    f"{data.dtype}; use value.astype({str(self.dtype)!r})"
                 )
             if type(data) is not type(self._data) or device_of(data) != self.device:
                 raise DeviceError(
@@ -260,25 +259,31 @@ class Variable(Tensor):
                 f"assign: expected shape {self.shape}, got {tuple(data.shape)}; "
                 "a Variable keeps its shape"
             )
+        return self._rebind(data)
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Replace the value by value + delta; see ``assign``."""
+        return self._rebind(self._data + self._delta(delta, "assign_add"))
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Replace the value by value - delta; see ``assign``."""
+        return self._rebind(self._data - self._delta(delta, "assign_sub"))
+
+    def _rebind(self, data: Any) -> Variable:
+        """Make ``data``, a result that nobody writes to, the value."""
+        if type(data) not in BUFFERS:  # NumPy's 0-d results are scalars
+            data = backend_of(data).asarray(data)
         self._data = data
         if tapes := active():
             accessed(self._node, tapes)
         return self
 
-    def assign_add(self, delta: Any) -> Variable:
-        """Replace the value by value + delta; see ``assign``."""
-        return self.assign(self._data + self._delta(delta, "assign_add"))
-
-    def assign_sub(self, delta: Any) -> Variable:
-        """Replace the value by value - delta; see ``assign``."""
-        return self.assign(self._data - self._delta(delta, "assign_sub"))
-
     def _delta(self, delta: Any, name: str) -> Any:
         if isinstance(delta, Tensor):
             if delta.dtype != self.dtype or delta.device != self.device:
                 raise ShapeError(
-                    f"{name}: expected {self.dtype} on {self.device}, got {delta.dtype} "
-                    f"on {delta.device}"
+                    f"{name}: expected {self.dtype} on {self.device}, got "
+                    f"{delta.dtype} on {delta.device}"
                 )
             data = delta._data
         else:
@@ -340,8 +345,10 @@ def to_buffer(
         target = backend.device_of(data) if device is None else resolve(device)
         if target.backend is not backend:
             return target.backend.put(np.array(backend.get(data), dtype), target)
-        data = backend.xp.array(data, dtype=dtype, copy=bool(copy))
-        return data if backend.device_of(data) == target else backend.move(data, target)
+        if backend.device_of(data) != target:
+            data = backend.move(data, target)
+        with target:
+            return backend.xp.array(data, dtype=dtype, copy=bool(copy))
     target = resolve(device)
     array = _to_numpy(data, dtype, copy)
     return array if target is CPU else target.backend.put(array, target)
@@ -391,10 +398,10 @@ def from_dlpack(source: Any) -> Tensor:
     >>> from_dlpack(np.arange(3.0)).dtype
     dtype('float64')
     """
-    kind = source.__dlpack_device__()[0]
+    kind, index = source.__dlpack_device__()
     if kind in (2, 13):  # CUDA, CUDA managed memory
-        device = resolve("cuda")
-        return wrap(device.backend.xp.from_dlpack(source))
+        with resolve(f"cuda:{index}") as device:
+            return wrap(device.backend.xp.from_dlpack(source))
     return wrap(np.from_dlpack(source))
 
 

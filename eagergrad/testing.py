@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import nest
-from .gradients import GradientTape
+from .gradient_tape import GradientTape
 from .ops.creation import tensor
 from .ops.elementwise import conj
 from .tensor import INEXACT, Tensor

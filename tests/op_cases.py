@@ -16,6 +16,11 @@ from eagergrad.primitive import OPS
 DOMAIN = (-2.0, 2.0)
 
 
+def is_list(op):
+    """Whether an op takes one list of arrays."""
+    return op.arrays[0].endswith("*")
+
+
 class Case(NamedTuple):
     """One way to call an op: its arrays, then its parameters."""
 
@@ -25,7 +30,7 @@ class Case(NamedTuple):
 
     def __call__(self, *arrays):
         """Call the op on arrays of the same shapes and kinds, or on Tensors."""
-        if self.op.arrays[0].endswith("*"):
+        if is_list(self.op):
             return self.op.entry(arrays, *self.params)
         return self.op.entry(*arrays, *self.params)
 
@@ -228,7 +233,7 @@ def _plain(op):
 
 def is_plain(op):
     """Whether one plain array is all an op takes."""
-    return op.arity == 1 and not op.params and not op.arrays[0].endswith("*")
+    return op.arity == 1 and not op.params and not is_list(op)
 
 
 CASES = {

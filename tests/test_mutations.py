@@ -5,7 +5,7 @@ is wrong; on Tensors, under an outer tape, the first is right and the second wro
 """
 
 import pytest
-from op_cases import CASES, PARTS
+from op_cases import CASES, PARTS, is_list
 
 from eagergrad.primitive import OPS
 from eagergrad.testing import check_grads
@@ -37,7 +37,7 @@ def mutants(op):
             yield str(i), i, flipped
         elif rule is not None:
             yield "all", i, flipped
-            for j in range(2):
+            for j in range(2 if is_list(op) else op.arity):
                 yield f"of-{j}", i, lambda rule, j=j: flipped_for_one(rule, j)
 
 

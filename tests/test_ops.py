@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from op_cases import ALL, BINARY, CASES, PARTS, ROWS, UNARY, draw
+from op_cases import ALL, BINARY, CASES, PARTS, ROWS, UNARY, draw, is_list
 
 import eagergrad as eg
 from eagergrad.primitive import OPS
@@ -78,7 +78,7 @@ def reference(op, arrays, params=()):
     if op.name in REFERENCES:
         return REFERENCES[op.name](*arrays, *params)
     options = dict(zip(op.params, params, strict=True))
-    if op.arrays[0].endswith("*"):
+    if is_list(op):
         arrays = [arrays]
     return getattr(np, op.name)(*arrays, **options)
 

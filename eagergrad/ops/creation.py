@@ -11,7 +11,7 @@ import numpy as np
 
 from ..device import Device, device_of, resolve
 from ..errors import DTypeError, ShapeError
-from ..primitive import _holds_tensor, operand
+from ..operands import holds_tensor, operand
 from ..tensor import INEXACT, Tensor, Variable, to_buffer, wrap
 from .elementwise import astype, identity, to
 
@@ -27,14 +27,12 @@ def tensor(data: Any, dtype: Any = None, device: Device | str | None = None) -> 
     >>> tensor([1.0, 2.0]).dtype
     dtype('float32')
     """
-    if not _holds_tensor(data):
+    if not holds_tensor(data):
         return wrap(to_buffer(data, dtype, device))
     return _converted(operand(data), dtype, device)
 
 
-def asarray(
-    data: Any, dtype: Any = None, device: Device | str | None = None
-) -> Tensor:
+def asarray(data: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
     """A Tensor of the data that shares its memory where it can.
 
     Writing to the shared array afterwards changes the Tensor, and gradients with it.
@@ -42,7 +40,7 @@ def asarray(
     >>> asarray(np.ones(2)).dtype
     dtype('float64')
     """
-    if not _holds_tensor(data):
+    if not holds_tensor(data):
         return wrap(to_buffer(data, dtype, device, copy=None))
     if isinstance(data, Tensor) and type(data) is Tensor and dtype is device is None:
         return data
@@ -75,7 +73,7 @@ def convert_to_tensor(value: Any, dtype: Any = None) -> Tensor:
         return identity(value) if isinstance(value, Variable) else value
     if value is None:
         raise ShapeError("convert_to_tensor: expected values, got None")
-    if _holds_tensor(value):
+    if holds_tensor(value):
         return convert_to_tensor(operand(value), dtype)
     if wanted is not None and wanted.kind in "biu":
         found = wrap(to_buffer(value))
@@ -134,11 +132,11 @@ def full(
         dtype = to_buffer(fill_value, device="cpu").dtype
     lengths = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
     target = resolve(device)
-    buffer = target.backend.put(np.full((), fill_value, dtype), target)
     if target.kind == "cpu":
         return wrap(np.full(lengths, fill_value, dtype))
-    xp = target.backend.xp
-    return wrap(xp.broadcast_to(buffer, lengths).copy())
+    with target:
+        value = target.backend.put(np.asarray(fill_value, dtype), target)
+        return wrap(target.backend.xp.broadcast_to(value, lengths).copy())
 
 
 def zeros_like(x: Any, dtype: Any = None) -> Tensor:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..device import device_of, resolve
-from ..primitive import constant, elementwise, linear, operand, operands
+from ..operands import operand, operands
+from ..primitive import constant, elementwise, linear
 from ..tape import active, left
 from ..tensor import Tensor, wrap
 
@@ -43,7 +44,7 @@ quotient = elementwise(
     "quotient",
     d=(
         lambda g, b: quotient(g, b),
-        lambda g, a, b: quotient(-quotient(g, b) * a, b),
+        lambda g, b, y: quotient(-product(y, g), b),  # 0 where a is 0, also at b = 0
     ),
     forward=_quotient,
     doc="a / b, and 0 wherever a is 0, even at b = 0.",
@@ -108,7 +109,14 @@ def power(a: Any, b: Any) -> Any:
 
 square = elementwise("square", d=lambda g, x: g * (2.0 * x))
 sqrt = elementwise("sqrt", d=lambda g, y: quotient(0.5 * g, y), domain=(0.1, 4.0))
-absolute = elementwise("absolute", d=lambda g, x: g * sign(x))
+
+
+def _absolute_rule(g: Any, x: Any) -> Any:
+    # sign is constant along the real line only
+    return g * (quotient(x, absolute(x)) if x.dtype.kind == "c" else sign(x))
+
+
+absolute = elementwise("absolute", d=_absolute_rule)
 abs = absolute
 sign = constant("sign", 1, doc="-1, 0 or 1 by the sign of each element.")
 floor = constant("floor", 1)
@@ -132,6 +140,8 @@ tanh = elementwise("tanh", d=lambda g, y: g * (1.0 - y * y))
 def _sigmoid(xp: Any, x: Any) -> Any:
     # 0.5 (1 + tanh(x / 2)) loses the small tail: exp of minus the absolute value is
     # in (0, 1], so this form neither overflows nor cancels.
+    if x.dtype.kind == "c":
+        return 1 / (1 + xp.exp(-x))
     e = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, xp.ones((), x.dtype), e) / (1 + e)
 
@@ -229,7 +239,12 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """
     if min is None:
         return x if max is None else minimum(x, max)
-    return maximum(x, min) if max is None else _clip_op(x, min, max)
+    if max is None:
+        return maximum(x, min)
+    if not isinstance(x, Tensor) or x.dtype.kind in "biu":
+        x, min = operands(_clip_op.op, x, min)
+        x, max = operands(_clip_op.op, x, max)
+    return _clip_op(x, min, max)
 
 
 _where = elementwise(
@@ -251,8 +266,7 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     >>> where(tensor([True, False]), 1.0, tensor([2.0, 3.0])).tolist()
     [1.0, 3.0]
     """
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        a, b = operands(where.op, a, b)  # type: ignore[attr-defined]
+    a, b = operands(where.op, a, b)  # type: ignore[attr-defined]
     return _where(cond, a, b)
 
 
@@ -314,7 +328,7 @@ def astype(x: Any, dtype: Any) -> Tensor:
         if x._node is not None and active():
             left(x, f"a cast to {dtype}")
         return wrap(x._data.astype(dtype))
-    return _astype_op(x, dtype, x._data.dtype)
+    return _astype_op(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
 
 
 def _moved(xp: Any, x: Any, target: Any, origin: Any) -> Any:
@@ -338,7 +352,7 @@ def to(x: Any, device: Any) -> Tensor:
     """
     x = x if isinstance(x, Tensor) else operand(x)
     target, origin = resolve(device), device_of(x._data)
-    return identity(x) if target == origin else _to(x, target, origin)
+    return identity(x) if target == origin else _to(x, target, origin)  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------------- complex
@@ -373,7 +387,7 @@ def imag(x: Any) -> Any:
     4.0
     """
     x = x if isinstance(x, Tensor) else operand(x)
-    return _imag(x, x.dtype) if x.dtype.kind == "c" else x * 0.0
+    return _imag(x, x.dtype) if x.dtype.kind == "c" else _where(False, x, 0)
 
 
 def stop_gradient(x: Any) -> Tensor:
@@ -386,4 +400,3 @@ def stop_gradient(x: Any) -> Tensor:
     if x._node is not None and active():
         left(x, "stop_gradient")
     return wrap(x._data)
-

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..operands import operand, shared
 from ..primitive import linear
 from ..tensor import Tensor
+from .reductions import is_half
+from .shapes import reshape
 
 _getitem = linear(
     "getitem",
@@ -17,11 +20,13 @@ _getitem = linear(
 
 
 def _scattered(xp: Any, x: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    out = xp.zeros(shape, x.dtype)
     if _may_repeat(index):
+        half = is_half(x)  # many may add up: accumulate in float32
+        out = xp.zeros(shape, np.float32 if half else x.dtype)
         xp.add.at(out, index, x)
-    else:
-        out[index] = x
+        return out if not half else out.astype(x.dtype)
+    out = xp.zeros(shape, x.dtype)
+    out[index] = x
     return out
 
 
@@ -47,21 +52,24 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     >>> take(tensor([1.0, 2.0, 3.0]), [2, 0]).tolist()
     [3.0, 1.0]
     """
+    x = x if isinstance(x, Tensor) else operand(x)
     if axis is None:
-        return getitem(x.reshape((-1,)), indices)
+        return getitem(reshape(x, -1), indices)
     index = _plain(indices)
     index = np.asarray(index) if isinstance(index, (list, tuple)) else index
     return _getitem(x, (slice(None),) * (axis % x.ndim) + (index,))
 
 
 def _plain(index: Any) -> Any:
-    """The index with buffers in place of Tensors."""
+    """The index with buffers in place of Tensors and lists, not the caller's own."""
     if isinstance(index, Tensor):
         return index._data
     if isinstance(index, tuple):
-        return tuple(_plain(i) for i in index)
+        return tuple(_plain(list(i) if isinstance(i, tuple) else i) for i in index)
     if isinstance(index, list):
         return np.asarray([_plain(i) for i in index], dtype=None if index else np.intp)
+    if isinstance(index, np.ndarray) and shared():
+        return index.copy()
     return index
 
 

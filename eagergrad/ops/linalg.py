@@ -34,9 +34,9 @@ def _matmul_b(g: Any, a: Any, like: Any) -> Any:
 matmul = bilinear(
     "matmul",
     transpose=(_matmul_a, _matmul_b),
-    doc="""Matrix product over the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
+    doc="""Matrix product of the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
 
-    Vectors count as a row on the left and a column on the right; leading axes broadcast.
+    A vector is a row on the left and a column on the right; leading axes broadcast.
 
     >>> matmul(tensor([[1.0, 2.0]]), tensor([[3.0], [4.0]])).tolist()
     [[11.0]]

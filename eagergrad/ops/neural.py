@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
-from ..primitive import operand, primitive
+from ..operands import operand
+from ..primitive import primitive
 from ..tensor import INEXACT, Tensor
 from .elementwise import exp, product
-from .reductions import _add_reduce, _floating, _sum, sum
+from .reductions import _floating, _sum, _total, is_half, sum
 
 
 @primitive()
 def _softmax(xp: Any, x: Any, axis: int) -> Any:
     e = xp.exp(x - x.max(axis=axis, keepdims=True))
-    return e / _add_reduce(xp, e, axis, True)
+    y = e / _total(xp, e, axis, True)
+    return y if not is_half(x) else y.astype(x.dtype)
 
 
 @_softmax.vjp
@@ -37,7 +39,8 @@ def softmax(x: Any, axis: int = -1) -> Any:
 @primitive()
 def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
     z = x - x.max(axis=axis, keepdims=True)
-    return z - xp.log(_add_reduce(xp, xp.exp(z), axis, True))
+    y = z - xp.log(_total(xp, xp.exp(z), axis, True))
+    return y if not is_half(x) else y.astype(x.dtype)
 
 
 @_log_softmax.vjp
@@ -59,12 +62,13 @@ def _integer_cross_entropy(xp: Any, logits: Any, labels: Any) -> Any:
     # NumPy's reductions are called as the ufuncs' own methods: 1 us less each
     classes = logits.shape[-1]
     top = _max_reduce(xp, logits)
-    z = logits - top
+    z = xp.ascontiguousarray(logits - top)  # positions below count in row order
     picked = labels.reshape(-1) + xp.arange(0, z.size, classes)
     target = z.take(picked).reshape(labels.shape)
     e = xp.exp(z)
-    total = _add_reduce(xp, e, -1, True)
-    return xp.log(total).reshape(labels.shape) - target, (e, total, picked)
+    total = _total(xp, e, -1, True)
+    y = xp.log(total).reshape(labels.shape) - target
+    return y if not is_half(z) else y.astype(z.dtype), (e, total, picked)
 
 
 @_integer_cross_entropy.vjp
@@ -78,7 +82,7 @@ def _softmax_error(xp: Any, x: Any, parts: Any) -> Any:
     e, total, picked = parts
     p = e / total
     p.reshape(-1)[picked] -= 1
-    return p
+    return p if not is_half(x) else p.astype(x.dtype)
 
 
 @_softmax_error.vjp
@@ -88,7 +92,7 @@ def _softmax_error_rule(g: Any, x: Any) -> Any:
 
 def _max_reduce(xp: Any, x: Any) -> Any:
     if xp is np:
-        return np.maximum.reduce(x, -1, None, None, True)
+        return np.maximum.reduce(x, -1, keepdims=True)
     return x.max(axis=-1, keepdims=True)
 
 
@@ -108,7 +112,8 @@ def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
         if labels.shape != logits.shape[:-1]:
             raise ShapeError(
                 "softmax_cross_entropy: integer labels have the shape of the logits "
-                f"without the last axis: logits are {logits.shape}, labels {labels.shape}"
+                f"without the last axis: logits are {logits.shape}, labels "
+                f"{labels.shape}"
             )
         return _integer_cross_entropy(logits, _checked(labels._data, logits.shape[-1]))
     if kind not in INEXACT:
@@ -130,14 +135,12 @@ def _checked(labels: Any, classes: int) -> Any:
 
     On a GPU this check would wait for the device; there the values are taken as given.
     """
+    labels = labels.astype(np.int64, copy=False)  # int8 would wrap around in uint8
     if type(labels) is np.ndarray and labels.size:
-        unsigned = labels.view(_UNSIGNED[labels.itemsize])
+        unsigned = labels.view(np.uint64)
         if np.maximum.reduce(unsigned, None) >= classes:
             wrong = labels[unsigned >= classes][0]
             raise IndexError(
                 f"softmax_cross_entropy: labels lie in [0, {classes}), got {wrong}"
             )
     return labels
-
-
-_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}

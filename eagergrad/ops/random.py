@@ -13,7 +13,7 @@ import numpy as np
 
 from ..device import Device, resolve
 from ..errors import DTypeError
-from ..primitive import operand
+from ..operands import operand
 from ..tensor import Tensor, wrap
 from . import philox
 
@@ -57,7 +57,9 @@ class Generator:
         (2,)
         """
         values = self._drawn("uniform", philox.uniform, size, dtype, device)
-        return wrap(values if (low, high) == (0.0, 1.0) else low + (high - low) * values)
+        return wrap(
+            values if (low, high) == (0.0, 1.0) else low + (high - low) * values
+        )
 
     def normal(
         self,
@@ -101,7 +103,11 @@ class Generator:
         if dtype.kind != "f":
             raise DTypeError(f"random.{kind}: expected a floating dtype, got {dtype}")
         shape = (
-            () if size is None else tuple(size) if isinstance(size, Sequence) else (size,)
+            ()
+            if size is None
+            else tuple(size)
+            if isinstance(size, Sequence)
+            else (size,)
         )
         count = math.prod(shape)
         target = resolve(device)

@@ -7,21 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import linear, operand, primitive
+from ..operands import operand
+from ..primitive import linear, primitive
 from ..tensor import Tensor
 from .elementwise import _astype_op, _where, exp, isfinite
 from .shapes import _broadcast_to, reshape
 
 Axis = int | tuple[int, ...] | None
+_np_add_reduce: Any = np.add.reduce
 
 
 def _add_reduce(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    if x.dtype.itemsize == 2 and x.dtype.kind in "fV":  # half: accumulate in float32
-        total = x.astype(np.float32).sum(axis=axis, keepdims=keepdims)
-        return total.astype(x.dtype)
+    if is_half(x):
+        return _total(xp, x, axis, keepdims).astype(x.dtype)
     if xp is np:  # the ufunc's own method: 1.3 us less than numpy.sum
-        return np.add.reduce(x, axis, None, None, keepdims)
+        return _np_add_reduce(x, axis, keepdims=keepdims)
     return x.sum(axis=axis, keepdims=keepdims)
+
+
+def _total(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    """The sum, still in float32 for half types: it may be beyond their range."""
+    if is_half(x):
+        return x.astype(np.float32).sum(axis=axis, keepdims=keepdims)
+    return _add_reduce(xp, x, axis, keepdims)
+
+
+def is_half(x: Any) -> bool:
+    """Whether x has 16-bit floats: many of them are summed in float32."""
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
 
 
 def _spread(g: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> Any:
@@ -35,7 +48,8 @@ def reduced_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
     """The shape after a reduction with keepdims."""
     if axis is None:
         return (1,) * len(shape)
-    axes = {i % len(shape) for i in (axis if isinstance(axis, tuple) else (axis,))}
+    rank = len(shape) or 1  # NumPy takes axes 0 and -1 of a scalar
+    axes = {i % rank for i in (axis if isinstance(axis, tuple) else (axis,))}
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
@@ -59,10 +73,11 @@ def _mean_forward(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     count = x.size if axis is None else _count(x.shape, axis)
     if x.dtype.kind in "biu":
         x = x.astype(np.float32)
-    total = _add_reduce(xp, x, axis, keepdims)
+    total = _total(xp, x, axis, keepdims)
     if count:
-        return total / count
-    return xp.full_like(total, math.nan)  # the mean of nothing, without a warning
+        y = total / count
+        return y if not is_half(x) else y.astype(x.dtype)
+    return xp.full_like(total, math.nan, x.dtype)  # of nothing, without a warning
 
 
 def _mean_rule(g: Any, like: Any, axis: Axis, keepdims: bool) -> Any:
@@ -140,9 +155,9 @@ def _logsumexp(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
         return xp.full(_reduced(x.shape, axis, keepdims), -math.inf, x.dtype)
     top = x.max(axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
-    total = _add_reduce(xp, xp.exp(x - top), axis, True)
+    total = _total(xp, xp.exp(x - top), axis, True)
     with np.errstate(divide="ignore"):  # the log-sum of nothing but -inf is -inf
-        y = xp.log(total) + top
+        y = (xp.log(total) + top).astype(x.dtype)
     return y if keepdims else y.reshape(_reduced(x.shape, axis, False))
 
 
@@ -150,7 +165,7 @@ def _reduced(shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, .
     kept = reduced_shape(shape, axis)
     if keepdims:
         return kept
-    if axis is None:
+    if axis is None or not shape:
         return ()
     axes = {i % len(shape) for i in (axis if isinstance(axis, tuple) else (axis,))}
     return tuple(n for i, n in enumerate(kept) if i not in axes)

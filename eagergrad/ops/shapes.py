@@ -1,4 +1,4 @@
-"""Shapes: ops that move elements about.  Each pair of transposes stands side by side."""
+"""Shapes: ops that move elements about, each beside its transpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import linear, operand
+from ..operands import operand
+from ..primitive import linear
 from ..tensor import Tensor
 
 _reshape = linear(
@@ -32,7 +33,7 @@ def reshape(x: Any, shape: int | Sequence[int]) -> Any:
 _transpose = linear(
     "transpose",
     transpose=lambda g, axes: _transpose(g, _inverse(axes)),
-    forward=lambda xp, x, axes: x.transpose(axes) if axes else x.T,
+    forward=lambda xp, x, axes: x.T if axes is None else x.transpose(axes),
 )
 
 
@@ -60,6 +61,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     >>> swapaxes(zeros((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
+    x = x if hasattr(x, "ndim") else operand(x)
+    axis1 = _axis(axis1, x.ndim, "swapaxes")
+    axis2 = _axis(axis2, x.ndim, "swapaxes")
     axes = list(range(x.ndim))
     axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
     return _transpose(x, tuple(axes))
@@ -68,7 +72,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 def _view(x: Any, shape: tuple[int, ...]) -> Any:
     if x.shape:
         return np.broadcast_to(x, shape)
-    return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # 2 us less, for a scalar
+    return np.ndarray(
+        shape, x.dtype, x, 0, (0,) * len(shape)
+    )  # 2 us less, for a scalar
 
 
 _broadcast_to = linear(

@@ -1,0 +1,176 @@
+"""Operands: what an op's arguments become, and how its errors are told.
+
+Anything that is an array becomes a Tensor; Python's numbers stay numbers, and weak.
+Floats of two dtypes meet as in NumPy, and an integer beside a float takes the float's
+dtype, so that float32 is never widened by an index or a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import DeviceError, DTypeError, EagergradError, ShapeError
+from .tape import active
+from .tensor import INEXACT, Tensor, to_buffer, wrap
+
+OPS: dict[str, Any] = {}  # the registry of ops by name: primitive.Op fills it
+SCALARS = frozenset((bool, int, float, complex))
+
+
+def operand(x: Any) -> Tensor:
+    """The Tensor of an argument that is not one yet: array, scalar, nested list.
+
+    While a tape records, an array is copied: it may be kept, and changed by its owner.
+    """
+    if isinstance(x, Tensor):  # a subclass of the user's
+        return x
+    if isinstance(x, (list, tuple)) and holds_tensor(x):
+        stacked: Tensor = OPS["stack"].entry([operand(item) for item in x], 0)
+        return stacked
+    return wrap(to_buffer(x, copy=shared()))
+
+
+def shared() -> bool | None:
+    """How to take over somebody's array: copied while a tape records, else as it is."""
+    return True if active() else None
+
+
+def holds_tensor(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(holds_tensor(item) for item in x)
+    return isinstance(x, Tensor)
+
+
+def operands(op: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Two arguments of which one is not a Tensor: a scalar stays one, and is weak."""
+    if type(a) in SCALARS and type(b) in SCALARS:
+        return operand(a), b
+    if type(a) in SCALARS:
+        return a, _beside(op, b, None)
+    if type(b) in SCALARS:
+        return _beside(op, a, None), b
+    a = _beside(op, a, b)
+    b = _beside(op, b, a)
+    return promoted(a, b)
+
+
+def _beside(op: Any, x: Any, other: Any) -> Tensor:
+    """One argument as a Tensor on the device of the other."""
+    if isinstance(x, Tensor):
+        return x
+    if x is None:
+        raise DTypeError(f"{op.name}: expected a tensor or a number, got None")
+    if not isinstance(other, Tensor):
+        try:
+            return operand(x)
+        except (TypeError, ValueError) as error:
+            raise explained(op, error, (x, other), ()) from error
+    device = other.device
+    if device.kind != "cpu" and np.ndim(x):
+        raise DeviceError(
+            f"{op.name}: one operand is on {device}, the other a "
+            f"{type(x).__name__} on the CPU; move it with "
+            f"eg.tensor(..., device={str(device)!r})"
+        )
+    if isinstance(x, (list, tuple)) and holds_tensor(x):
+        return operand(x)
+    try:
+        return wrap(to_buffer(x, device=device, copy=shared()))
+    except (TypeError, ValueError) as error:
+        raise explained(op, error, (x, other), ()) from error
+
+
+def promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors with one dtype: floats as in NumPy, an integer takes the float's."""
+    first, second = a._data.dtype, b._data.dtype
+    if first == second:
+        return a, b
+    dtype = promoted_dtype(first, second)
+    return cast(a, dtype), cast(b, dtype)
+
+
+def promoted_dtype(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an op on two dtypes; see ``promoted``."""
+    if first.kind in "SU" or second.kind in "SU":
+        raise DTypeError(f"expected numbers, got dtypes {first} and {second}")
+    if first.kind in "biu" and second.kind in INEXACT:
+        return second
+    if second.kind in "biu" and first.kind in INEXACT:
+        return first
+    return np.promote_types(first, second)
+
+
+def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """The tensor in another dtype, recorded; itself when it has the dtype."""
+    if x._data.dtype == dtype:
+        return x
+    return OPS["astype"].entry(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
+
+
+def common_dtype(inputs: list[Tensor]) -> list[Tensor]:
+    dtype = inputs[0]._data.dtype
+    for x in inputs[1:]:
+        if x._data.dtype != dtype:
+            dtype = promoted_dtype(dtype, x._data.dtype)
+    return [cast(x, dtype) for x in inputs]
+
+
+def narrowed(z: Any, *inputs: Any) -> Any:
+    """float32 where NumPy made other floats of integers, as Python floats are here."""
+    if z.dtype.char not in "deD":
+        return z
+    for x in inputs:
+        if type(x) not in SCALARS and x.dtype.kind not in "biu":
+            return z
+    return z.astype(np.complex64 if z.dtype.char == "D" else np.float32)
+
+
+def explained(
+    op: Any, error: Exception, inputs: Sequence[Any], params: Sequence[Any]
+) -> Exception:
+    """The error of an array module, restated with op, operands and remedy."""
+    if isinstance(error, EagergradError):
+        return error
+    devices = {str(x.device) for x in inputs if isinstance(x, Tensor)}
+    if len(devices) > 1:
+        return DeviceError(
+            f"{op.name}: operands on different devices: {', '.join(sorted(devices))}; "
+            "move one with .to(device)"
+        )
+    what = ", ".join(
+        f"{name} is {_described(x)}"
+        for name, x in zip(_labels(op, len(inputs)), inputs, strict=True)
+    )
+    if params:
+        pairs = zip(op.params, params, strict=False)
+        what += "; " + ", ".join(f"{name}={value!r}" for name, value in pairs)
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "broadcast" in text:
+        text = "shapes do not broadcast"
+    elif "core dimension" in text or "not aligned" in text:
+        text = "inner sizes differ"
+    message = f"{op.name}: {text}: {what}"
+    if isinstance(error, IndexError):
+        return IndexError(message)
+    if isinstance(error, ValueError):
+        return ShapeError(message)
+    if isinstance(error, TypeError):
+        return DTypeError(message)
+    error.add_note(message)
+    return error
+
+
+def _labels(op: Any, count: int) -> Sequence[str]:
+    if op.arrays[0].endswith("*"):
+        return tuple(f"array {i}" for i in range(count))
+    names: Sequence[str] = op.arrays
+    return names
+
+
+def _described(x: Any) -> str:
+    if isinstance(x, Tensor):
+        return f"{x.shape} {x.dtype}"
+    return f"{type(x).__name__} {x!r}"
