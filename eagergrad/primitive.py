@@ -238,10 +238,11 @@ def bilinear(
     transpose: tuple[Rule, Rule],
     forward: Callable[..., Any] | None = None,
     doc: str = "",
+    numpy: Callable[..., Any] | None = None,
 ) -> Any:
     """Declare an op that is linear in each of its two array arguments."""
     arrays, params = _signature(forward) if forward else (("a", "b"), ())
-    op = Op(name, "bilinear", forward, arrays, params)
+    op = Op(name, "bilinear", forward, arrays, params, numpy=numpy)
     op.set_rules(transpose)
     return _published(op, op.entry, doc)
 

@@ -166,12 +166,15 @@ _BITS = {"e": np.int16, "f": np.int32, "d": np.int64}
 def _gate(g: Any, y: Any) -> Any:
     """g where y > 0, else +0, also for an infinite or nan g.
 
-    NumPy's where mispredicts on a random mask: 47 us for 8,192 floats.  The same choice
-    as a product of integers, the bits of g with 0 or 1, takes 11 us.
+    NumPy's where mispredicts on a random mask: 35 us for 8,192 floats.  The same choice
+    as a product of integers, the bits of g with 0 or 1, takes 4 us; for few elements it
+    is the slower one.
     """
     char = g.dtype.char
     if char not in _BITS:
         return np.where(y > 0, g, 0)
+    if y.size < 1024:
+        return np.where(y > _ZERO[char], g, _ZERO[char])
     return (g.view(_BITS[char]) * (y > _ZERO[char])).view(g.dtype)
 
 

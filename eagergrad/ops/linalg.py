@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..primitive import bilinear
 from .reductions import sum
 from .shapes import expand_dims, swapaxes
@@ -31,8 +33,15 @@ def _matmul_b(g: Any, a: Any, like: Any) -> Any:
     return matmul(swapaxes(a, -1, -2), g)
 
 
+def _matmul(a: Any, b: Any) -> Any:
+    # matmul is a generalised ufunc; for two matrices dot makes the same BLAS call
+    # without the ufunc's iterator
+    return a.dot(b) if a.ndim == 2 == b.ndim else np.matmul(a, b)
+
+
 matmul = bilinear(
     "matmul",
+    numpy=_matmul,
     transpose=(_matmul_a, _matmul_b),
     doc="""Matrix product of the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
 

@@ -81,7 +81,7 @@ def _softmax_error(xp: Any, x: Any, parts: Any) -> Any:
     """softmax(x) - one_hot(labels)."""
     e, total, picked = parts
     p = e / total
-    p.reshape(-1)[picked] -= 1
+    p.put(picked, p.take(picked) - 1)
     return p if not is_half(x) else p.astype(x.dtype)
 
 
