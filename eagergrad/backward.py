@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .device import Device
+from .device import Device, backend_of
 from .errors import DTypeError, GradientError, NaNError
 from .ops.creation import zeros
 from .ops.elementwise import real
@@ -123,10 +123,11 @@ def _hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
     """Put the cotangent of one output among those of the op that made it."""
     (producer,) = node.inputs
     assert producer is not None
+    i, count = node.saved
     pieces = cotangents.get(producer)
     if pieces is None:
-        pieces = cotangents[producer] = [None] * len(producer.op.outputs)
-    pieces[node.saved[0]] = g
+        pieces = cotangents[producer] = [None] * count
+    pieces[i] = g if pieces[i] is None else pieces[i] + g
 
 
 def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
@@ -134,21 +135,30 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     op = node.op
     if op.form == "user":
         return _user(node, g, lift)
-    rules = op.rules if lift else op.lowered[type(g)]
     # A rule multiplies by f'(z); for a real loss the gradient multiplies by its
     # conjugate (the direction of steepest ascent, dL/dRe + i dL/dIm).
-    conjugate = g.dtype.kind == "c"
-    if conjugate:
-        g = g.conj()
+    if op.several:
+        g = _filled(node, g, lift)
+        conjugate = any(piece.dtype.kind == "c" for piece in g)
+        g = tuple(piece.conj() for piece in g) if conjugate else g
+        rules = op.rules if lift else op.lowered[type(g[0])]
+    else:
+        conjugate = g.dtype.kind == "c"
+        g = g.conj() if conjugate else g
+        rules = op.rules if lift else op.lowered[type(g)]
 
     def saved(i: int) -> Sequence[Any]:
         if lift:
             return lifted(node, i)
-        return node.saved if op.joint or op.arity == 1 else node.saved[i]
+        if op.joint or op.arity == 1:
+            return node.saved[1:] if op.several else node.saved
+        return node.saved[i]  # type: ignore[no-any-return]
 
     grads: Sequence[Any]
     if op.joint:
         grads = rules[0](g, *saved(0))
+        if op.arity == 1 and op.several:
+            grads = (grads,)
     else:
         grads = [
             None if rule is None or parent is None else rule(g, *saved(i))
@@ -167,6 +177,15 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
         else dx.real
         for dx, parent in zip(grads, node.inputs, strict=True)
     ]
+
+
+def _filled(node: Node, pieces: Sequence[Any], lift: bool) -> tuple[Any, ...]:
+    """The cotangents of several outputs, with zeros for those that were not used."""
+    zeros_of = [backend_of(y).xp.zeros_like(y) for y in node.saved[0]]
+    return tuple(
+        piece if piece is not None else wrap(zero) if lift else zero
+        for piece, zero in zip(pieces, zeros_of, strict=True)
+    )
 
 
 def _check(node: Node, grads: Sequence[Any], place: str | None) -> None:

@@ -49,7 +49,7 @@ from .operands import (
     operands,
     promoted,
 )
-from .tape import Node, active, caller, record, recorders
+from .tape import ITEM, Node, Tape, active, caller, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, wrap
 
 Rule = Callable[..., Any]
@@ -77,6 +77,7 @@ class Op:
         "reads",
         "recorded",
         "rules",
+        "several",
     )
 
     def __init__(
@@ -107,6 +108,7 @@ class Op:
         self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
+        self.several = False  # returns a tuple of arrays
         self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
@@ -117,7 +119,8 @@ class Op:
         """Attach one rule per argument, or one joint rule that answers for all."""
         self.rules = tuple(rules)
         self.joint = joint
-        self.plain = 0 if joint or self.arity > 2 else self.arity
+        irregular = joint or self.several or self.arity > 2
+        self.plain = 0 if irregular else self.arity
         reads = [() if rule is None else _reads(self, rule) for rule in rules]
         self.reads = tuple(reads)
         self.picks = tuple(
@@ -262,6 +265,7 @@ def primitive(
     arrays: int = 1,
     constant: bool = False,
     keeps: bool = False,
+    several: bool = False,
     domain: Any = None,
     numpy: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Primitive]:
@@ -270,7 +274,8 @@ def primitive(
     ``constant`` says that its derivative is zero wherever it exists.  With ``keeps``
     the function returns (output, kept): something it computed on the way and that rules
     may name as ``kept``.  It is a shortcut, never the only way from the inputs: under
-    an outer tape it is a constant.
+    an outer tape it is a constant.  With ``several`` it returns a tuple of arrays; in
+    its rule ``g`` and ``y`` are tuples of as many, ``g`` with zeros for unused outputs.
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
@@ -280,10 +285,13 @@ def primitive(
         form = "constant" if constant else "primitive"
         name = forward.__name__.strip("_")
         op = Op(name, form, forward, names, params, domain, numpy)
+        if several:
+            op.several = True
+            op.entry = _entry_several(op)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
 
         def vjp(rule: Rule) -> Rule:
-            op.set_rules((rule,), joint=arrays > 1)
+            op.set_rules((rule,), joint=arrays > 1 or several)
             return rule
 
         entry.vjp = vjp
@@ -476,6 +484,43 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
     return entry
 
 
+def _entry_several(op: Op) -> Callable[..., Any]:
+    """Several outputs: one producer on the tape, and an item for each floating one."""
+    impl = op.impl
+    arity = op.arity
+
+    def entry(*args: Any) -> tuple[Tensor, ...]:
+        inputs = [x if type(x) in TENSORS else operand(x) for x in args[:arity]]
+        params = args[arity:]
+        datas = [x._data for x in inputs]
+        try:
+            z = impl[type(datas[0])](*datas, *params)
+        except Exception as error:
+            raise explained(op, error, inputs, params) from error
+        outs = tuple([wrap(part) for part in z])
+        tapes = active()
+        if tapes and op.recorded:
+            nodes = tuple([x._node for x in inputs])
+            tapes = recorders(tapes, nodes)
+            if tapes:
+                y = tuple([out._data for out in outs])
+                saved = (y, *_saved(op, datas, y, nodes, params))
+                producer = record(tapes, op, nodes, saved, y[0])
+                for i, out in enumerate(outs):
+                    if out._data.dtype.kind in INEXACT:
+                        out._node = item(tapes, producer, i, len(outs), out._data)
+        return outs
+
+    return entry
+
+
+def item(
+    tapes: tuple[Tape, ...], producer: Node, i: int, count: int, output: Any
+) -> Node:
+    """The node of one of several outputs."""
+    return record(tapes, ITEM, (producer,), (i, count), output)
+
+
 def _entry_list(op: Op) -> Callable[..., Tensor]:
     """One list of arrays: concatenate, stack."""
     impl = op.impl
@@ -518,7 +563,8 @@ def _saved(
     """What the rules of an op with many arrays read: a tuple per rule."""
     if op.joint:
         pick = op.picks[0]
-        return _NOTHING if pick is None else pick(*arrays, y, nodes, params)
+        like = nodes if op.arity > 1 else nodes[0]
+        return _NOTHING if pick is None else pick(*arrays, y, like, params)
     return tuple(
         _NOTHING if pick is None or node is None else pick(*arrays, y, node, params)
         for pick, node in zip(op.picks, nodes, strict=True)
@@ -652,9 +698,17 @@ def lifted(node: Node, rule: int) -> list[Any]:
     """What a rule saved, as Tensors that outer tapes know by their nodes."""
     op = node.op
     saved = node.saved if op.joint or op.arity == 1 else node.saved[rule]
+    if op.several:
+        saved = saved[1:]
     values: list[Any] = []
     for name, value in zip(op.reads[rule], saved, strict=True):
-        if type(value) in BUFFERS:
+        if op.several and name == "y":
+            tapes = tuple([tape for tape in active() if tape.knows(node)])
+            value = tuple(
+                wrap(part, item(tapes, node, i, len(value), part) if tapes else None)
+                for i, part in enumerate(value)
+            )
+        elif type(value) in BUFFERS:
             if name == "y":
                 value = wrap(value, node)
             elif name in op.arrays:

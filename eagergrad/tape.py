@@ -503,7 +503,7 @@ def record_user_op(
         return
     producer = record(tapes, op, nodes, (), outputs[0])
     for i, output in enumerate(outputs):
-        node = record(tapes, ITEM, (producer,), (i,), output)
+        node = record(tapes, ITEM, (producer,), (i, len(outputs)), output)
         if output._node is None:
             output._node = node
             continue
@@ -511,7 +511,8 @@ def record_user_op(
         # entry; that entry is younger than the ops that used it, so order must be
         # restored once before a sweep.
         old = output._node
-        old.tapes, old.op, old.inputs, old.saved = tapes, ITEM, (producer,), (i,)
+        old.tapes, old.op = tapes, ITEM
+        old.inputs, old.saved = (producer,), (i, len(outputs))
         for tape in tapes:
             tape.entries[-1] = ref(old)
             tape.late = True
