@@ -30,6 +30,7 @@ from .debug import debug as debug
 from .device import Device as Device
 from .device import device as device
 from .errors import DTypeWarning as DTypeWarning
+from .forward import ForwardAccumulator as ForwardAccumulator
 from .gradient_tape import GradientTape as GradientTape
 from .gradient_tape import UnconnectedGradients as UnconnectedGradients
 from .gradients import gradients_function as gradients_function

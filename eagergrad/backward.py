@@ -119,6 +119,19 @@ def sweep(
     return cotangents
 
 
+def rule_gradients(node: Node, g: Any) -> list[Any]:
+    """What the rule of an entry makes of a cotangent, in the shapes of its inputs.
+
+    On Tensors; for an op with several outputs ``g`` is a list.
+    """
+    return [
+        dx
+        if dx is None or parent is None or dx.shape == parent.shape
+        else unbroadcast(dx, parent.shape)
+        for parent, dx in zip(node.inputs, _general(node, g, True), strict=True)
+    ]
+
+
 def _hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
     """Put the cotangent of one output among those of the op that made it."""
     (producer,) = node.inputs

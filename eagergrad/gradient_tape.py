@@ -121,7 +121,7 @@ class GradientTape:
                 )
         for leaf in leaves:
             if leaf.dtype.kind not in INEXACT:
-                _warn_integer("watch", leaf)
+                warn_integer("watch", leaf)
             if leaf.dtype.kind in INEXACT or isinstance(leaf, Variable):
                 tape.watch(leaf)
 
@@ -171,11 +171,11 @@ class GradientTape:
         Raises RuntimeError on a tape that is used up, TypeError for targets and sources
         that are no tensors, ValueError for seeds of the wrong number or shape.
         """
-        zero = _wants_zeros(unconnected_gradients)
+        zero = wants_zeros(unconnected_gradients)
         self._recording()
         for source in _tensors("sources", sources):
             if not zero and source._data.dtype.kind not in INEXACT:
-                _warn_integer("gradient", source)
+                warn_integer("gradient", source)
         return self.propagate(target, sources, output_gradients, zero)
 
     def propagate(
@@ -220,7 +220,7 @@ class GradientTape:
         leaf as the sources.  ``parallel_iterations`` and ``experimental_use_pfor`` are
         TensorFlow's and change no value.
         """
-        zero = _wants_zeros(unconnected_gradients)
+        zero = wants_zeros(unconnected_gradients)
         tape = self._recording()
         targets = _tensors("target", target)
         flat = _tensors("sources", sources)
@@ -257,7 +257,7 @@ class GradientTape:
         Right only if each row of the target depends on its own row of the source alone;
         ``check=True`` makes sure, for one more sweep per output element.
         """
-        zero = _wants_zeros(unconnected_gradients)
+        zero = wants_zeros(unconnected_gradients)
         tape = self._recording()
         (y,) = _tensors("target", [target])
         sources = _tensors("source", source)
@@ -435,7 +435,7 @@ def _ones(y: Tensor, lift: bool) -> Any:
     return wrap(ones) if lift else ones
 
 
-def _wants_zeros(option: Any) -> bool:
+def wants_zeros(option: Any) -> bool:
     try:
         return UnconnectedGradients(option) is UnconnectedGradients.ZERO
     except ValueError:
@@ -536,7 +536,7 @@ def _check_rows(plain: list[Any], weighted: list[Any], weights: Any) -> None:
             )
 
 
-def _warn_integer(what: str, x: Tensor) -> None:
+def warn_integer(what: str, x: Tensor) -> None:
     warnings.warn(
         f"{what}: a tensor of dtype {x.dtype} has no gradient; cast it to a floating "
         "dtype first",

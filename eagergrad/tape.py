@@ -279,6 +279,21 @@ class set_aside:
         return [variable for variable in read if id(variable) not in known]
 
 
+class recording_on:
+    """Let just these tapes record for the length of a ``with`` block."""
+
+    __slots__ = ("_before", "_tapes")
+
+    def __init__(self, tapes: tuple[Tape, ...]):
+        self._tapes = tapes
+
+    def __enter__(self) -> None:
+        self._before = _active.set(self._tapes)
+
+    def __exit__(self, *exc: object) -> None:
+        _active.reset(self._before)
+
+
 _shadow: ContextVar[Tape | None] = ContextVar("eagergrad_shadow", default=None)
 
 
