@@ -1,15 +1,18 @@
 """The command ``eagergrad``: parses arguments and prints; the work is done elsewhere.
 
-Exit codes: 0 for success, 2 for bad input with one line on stderr, 130 for Ctrl-C.
+Exit codes: 0 for success, 2 for bad input with one line on stderr, 130 for Ctrl-C, 141
+when nobody reads the output any longer.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +21,7 @@ from tqdm import tqdm
 
 import eagergrad as eg
 
-from . import runs
+from . import kernels, runs
 from .device import report, resolve
 from .errors import EagergradError
 from .training import MODELS, Config, Epoch, train
@@ -40,10 +43,21 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (None: the process's); the exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments, unknown = _parser().parse_known_args(argv)
+        if unknown:
+            raise UsageError(
+                f"unrecognized arguments: {' '.join(unknown)}; "
+                f"see eagergrad {arguments.command} --help"
+            )
         {"train": _train, "doctor": _doctor}[arguments.command](arguments)
+        sys.stdout.flush()  # so that what fails in writing fails here
     except (UsageError, EagergradError) as error:
         return _fail(str(error))
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has.  Python would write what is left
+        # when it exits, and fail again: let it go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # what a shell reports of a program that SIGPIPE ended
     except OSError as error:
         return _fail(
             f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -167,9 +181,10 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _print_row(row: Epoch) -> None:
+    loss = f"{row.loss:.4f}" if row.loss < 1e4 else f"{row.loss:.2e}"
     with tqdm.external_write_mode():  # takes the bar away while the row is printed
         print(
-            f"{row.epoch:5}{row.loss:10.4f}{row.train_accuracy:16.4f}"
+            f"{row.epoch:5}{loss:>10}{row.train_accuracy:16.4f}"
             f"{row.test_accuracy:15.4f}{row.seconds:9.2f}",
             flush=True,
         )
@@ -179,8 +194,11 @@ def _doctor(arguments: argparse.Namespace) -> None:
     rows = [
         ("eagergrad", eg.__version__),
         ("python", f"{platform.python_version()} on {platform.platform()}"),
-        *((name, _version(name)) for name in ("safetensors", "tqdm", "matplotlib")),
+        *((name, _version(name)) for name in ("safetensors", "tqdm")),
+        *((name, _version(name)) for name in ("matplotlib", "ml_dtypes", "scipy")),
+        ("cupy", _version("cupy", "cupy-cuda12x", "cupy-cuda13x")),
         *report(),
+        *kernels.report(),
     ]
     indent = max(len(label) for label, _ in rows) + 2
     for label, text in rows:
@@ -195,8 +213,10 @@ def _doctor(arguments: argparse.Namespace) -> None:
         )
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+def _version(*packages: str) -> str:
+    """The versions of those installed of packages that provide the same module."""
+    found = []
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found.append(f"{version(package)}{f' ({package})' if packages[1:] else ''}")
+    return ", ".join(found) or "not installed"

@@ -20,7 +20,7 @@ def report() -> list[tuple[str, str]]:
     return [
         (
             "kernels",
-            f"{count} source file(s) found; no op launches one yet, all ops run as "
-            "NumPy or CuPy calls",
+            f"{count} source file{'s' * (count != 1)} found; no op launches one yet, "
+            "all ops run as NumPy or CuPy calls",
         )
     ]

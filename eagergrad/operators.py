@@ -8,8 +8,8 @@ from typing import Any
 from . import primitive
 from .errors import DTypeError
 from .ops import creation, elementwise, indexing, linalg, reductions, shapes
-from .tape import VariableNode, accessed, active
-from .tensor import Tensor, Variable, wrap
+from .tape import accessed, active
+from .tensor import Tensor, Variable
 
 
 def _swapped(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -75,16 +75,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     "dot": linalg.matmul,
 }
 
-for _name, _function in BINARY.items():
-    setattr(Tensor, f"__{_name}__", _function)
-    setattr(Tensor, f"__r{_name}__", _swapped(_function))
-for _name, _function in {**COMPARE, **UNARY}.items():
-    setattr(Tensor, f"__{_name}__", _function)
-for _name, _function in METHODS.items():
-    setattr(Tensor, _name, _function)
-Tensor.__getitem__ = indexing.getitem  # type: ignore[attr-defined]
-Tensor.T = property(shapes.transpose)  # type: ignore[attr-defined]
-
 
 def _iterate(self: Tensor) -> Iterator[Tensor]:
     return (self[i] for i in range(len(self)))  # type: ignore[index]
@@ -99,7 +89,7 @@ def _set_item(self: Tensor, index: Any, value: Any) -> None:
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy that tapes know as one: gradients flow through ``copy.deepcopy``."""
-    copy = elementwise.identity(self)
+    copy: Tensor = elementwise.identity(self)
     copy._data = copy._data.copy()
     memo[id(self)] = copy
     return copy
@@ -116,15 +106,9 @@ def _read_value(self: Variable) -> Tensor:
     """The value now, as a Tensor that later assignments do not change."""
     if tapes := active():
         accessed(self._node, tapes)
-    return elementwise.identity(self)
+    value: Tensor = elementwise.identity(self)
+    return value
 
-
-Tensor.__iter__ = _iterate  # type: ignore[attr-defined]
-Tensor.__setitem__ = _set_item  # type: ignore[attr-defined]
-Tensor.__deepcopy__ = _deepcopy  # type: ignore[attr-defined]
-Variable.read_value = Variable.value = _read_value  # type: ignore[attr-defined]
-for _name in BINARY:
-    setattr(Variable, f"__i{_name}__", _in_place)
 
 # numpy.exp(tensor) and array * tensor arrive here
 _UFUNCS = {"true_divide": "divide", "conjugate": "conj"}
@@ -146,7 +130,11 @@ def _array_ufunc(
         if len(inputs) == 2 and op.name == "power":
             return elementwise.power(*inputs)
         return op.entry(*inputs)
-    if method == "reduce" and name in _REDUCE and not set(options) - {"axis", "keepdims"}:
+    if (
+        method == "reduce"
+        and name in _REDUCE
+        and not set(options) - {"axis", "keepdims"}
+    ):
         options.setdefault("axis", 0)
         return _REDUCE[name](*inputs, **options)
     options.pop("axis", None)
@@ -171,7 +159,26 @@ def _array_function(
     )
 
 
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
+def _bind(owner: type, members: dict[str, Any]) -> None:
+    for name, member in members.items():
+        setattr(owner, name, member)
 
-__all__ = ["VariableNode", "wrap"]
+
+_bind(Tensor, {f"__{name}__": op for name, op in BINARY.items()})
+_bind(Tensor, {f"__r{name}__": _swapped(op) for name, op in BINARY.items()})
+_bind(Tensor, {f"__{name}__": op for name, op in {**COMPARE, **UNARY}.items()})
+_bind(Tensor, METHODS)
+_bind(
+    Tensor,
+    {
+        "T": property(shapes.transpose),
+        "__getitem__": indexing.getitem,
+        "__setitem__": _set_item,
+        "__iter__": _iterate,
+        "__deepcopy__": _deepcopy,
+        "__array_ufunc__": _array_ufunc,
+        "__array_function__": _array_function,
+    },
+)
+_bind(Variable, {f"__i{name}__": _in_place for name in BINARY})
+_bind(Variable, {"read_value": _read_value, "value": _read_value})

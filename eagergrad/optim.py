@@ -1,163 +1,185 @@
-"""Optimizers: one flat update for all parameters of a dtype and device.
+"""Optimizers: one flat update for all variables of a dtype and device.
 
-The parameters live side by side in one buffer, of which each Variable holds a view, so
-that a step is a handful of array operations however many parameters there are.  A step
-never writes into the buffer the Variables hold now, since tapes and snapshots may hold
-it too: it writes the other of two buffers and rebinds the Variables to views of that.
+The variables' values stand side by side in one buffer, and so do their gradients, so
+that a step is a handful of array operations however many variables there are.  A step
+makes a new buffer and gives each Variable a view of it: what a tape or a snapshot holds
+of the old values is never written to.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from .device import NUMPY, backend_of, device_of
-from .errors import DTypeError, GradientError, ShapeError
-from .tensor import Tensor, Variable
+from .device import Device, device_of
+from .errors import DeviceError, DTypeError, GradientError, ShapeError
+from .tensor import Reference, Tensor, Variable
 
 Pairs = Iterable[tuple[Any, Variable]]
+Slots = dict[str, Any]  # state by name, in flat buffers
+State = tuple[int, Slots]  # a variable's: how many steps it has made, and what is kept
+
+# On the CPU a group is updated in blocks of so many elements, small enough for all
+# passes over one to stay in the L2 cache.
+_BLOCK = 2**16
 
 
-class _Group:
-    """The parameters of one dtype on one device, flat, with the optimizer's state."""
+class Group:
+    """Variables of one dtype and device that have made equally many steps, flat."""
 
-    def __init__(self, variables: Sequence[Variable], slots: Sequence[str]):
-        self.variables = list(variables)
-        data = variables[0]._data
-        self.xp = backend_of(data).xp
-        self.on_cpu = backend_of(data) is NUMPY
-        sizes = [v._data.size for v in variables]
-        ends = np.cumsum(sizes).tolist()
-        self.slices = [slice(e - n, e) for e, n in zip(ends, sizes, strict=True)]
-        self.shapes = [v._data.shape for v in variables]
-        self.size = ends[-1]
-        self.dtype = data.dtype
+    def __init__(self, variables: list[Variable], places: list[int], device: Device):
+        self.variables = variables
+        self.places = places  # of their gradients among all
+        self.dtype = dtype = variables[0].dtype
+        self.xp = device.backend.xp
+        self.current = device.backend.native(device) or nullcontext()
         # half types keep their state, and do their arithmetic, in float32
-        self.state_dtype = np.dtype(np.float32) if data.dtype.itemsize == 2 else data.dtype
-        self.flat: Any = self.xp.empty(self.size, self.dtype)
-        self.spare: Any = None
-        self.views: list[Any] = [None] * len(self.variables)
-        self.slots = {name: self.xp.zeros(self.size, self.state_dtype) for name in slots}
-        self.gradient = self.xp.empty(self.size, self.state_dtype)
-        self.scratch = self.xp.empty(self.size, self.state_dtype)
+        self.wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+        ends = np.cumsum([v.size for v in variables]).tolist()
+        starts = [0, *ends[:-1]]
+        self.parts = list(map(slice, starts, ends))
+        self.shapes = [v.shape for v in variables]
+        self.views: list[Any] = [None] * len(variables)  # what the variables were given
+        self.flat: Any = None  # what those are views of
+        self.step = 0
+        self.slots: Slots = {}
+        self.blocks: list[tuple[slice, Slots]] = []
 
-    def gather(self, gradients: Sequence[Any]) -> None:
-        """Collect the gradients, and any parameter that was assigned since."""
-        for i, variable in enumerate(self.variables):
-            if variable._data is not self.views[i]:
-                if self.views[i] is not None:  # somebody may hold a view of this buffer
-                    self.flat = self.flat.copy()
-                    self.views = [None] * len(self.views)
-                    return self.gather(gradients)
-                self.flat[self.slices[i]] = variable._data.reshape(-1)
-        pieces = [g.reshape(-1) for g in gradients]
-        if self.on_cpu:
-            np.concatenate(pieces, out=self.gradient, casting="same_kind")
-        else:
-            self.gradient[...] = self.xp.concatenate(pieces)
+    def load(self) -> None:
+        """Collect the values anew if any was assigned since the last step."""
+        for variable, view in zip(self.variables, self.views, strict=True):
+            if variable._data is not view:
+                values = [v._data for v in self.variables]
+                self.flat = self.xp.concatenate(values, axis=None)
+                return
 
-    def target(self) -> Any:
-        """The buffer for the new parameters: the spare one, if nobody looks at it."""
-        spare = self.spare
-        # two references: the attribute and this local name, plus getrefcount's own
-        if spare is not None and self.on_cpu and sys.getrefcount(spare) == 3:
-            return spare
-        return self.xp.empty(self.size, self.dtype)
+    def store(self, flat: Any) -> None:
+        """Give the variables their new values."""
+        self.flat = flat if flat.dtype == self.dtype else flat.astype(self.dtype)
+        rows = zip(self.variables, self.parts, self.shapes, strict=True)
+        self.views = [self.flat[part].reshape(shape) for _, part, shape in rows]
+        for variable, view in zip(self.variables, self.views, strict=True):
+            variable._data = view
 
-    def rebind(self, flat: Any) -> None:
-        """Make ``flat`` the parameters: every Variable becomes a view of it."""
-        self.spare, self.flat = self.flat, flat
-        for i, variable in enumerate(self.variables):
-            view = flat[self.slices[i]].reshape(self.shapes[i])
-            self.views[i] = variable._data = view
+    def scalar(self, value: float) -> Any:
+        """A factor for the buffers, in the form that costs least to multiply by."""
+        return np.array(value, self.wide) if self.xp is np else value
+
+    def states(self) -> dict[Reference, State]:
+        """What is to be remembered of each variable."""
+        return {
+            variable.ref(): (
+                self.step,
+                {name: values[part] for name, values in self.slots.items()},
+            )
+            for variable, part in zip(self.variables, self.parts, strict=True)
+        }
+
+    def restore(self, names: Sequence[str], states: Sequence[State | None]) -> None:
+        """Take up the state of the variables; a new one starts with zeros."""
+        self.step = states[0][0] if states[0] else 0
+        for name in names:
+            values = self.xp.zeros(self.parts[-1].stop, self.wide)
+            for part, state in zip(self.parts, states, strict=True):
+                if state:
+                    values[part] = state[1][name]
+            self.slots[name] = values
+        size = self.parts[-1].stop
+        length = _BLOCK if self.xp is np else size
+        for start in range(0, size, max(length, 1)):
+            block = slice(start, start + length)
+            slots = {name: values[block] for name, values in self.slots.items()}
+            self.blocks.append((block, slots))
 
 
 class Optimizer:
-    """What the optimizers share: grouping, checks, the step count.
+    """What the optimizers share: checks, groups, and the state of variables.
 
-    A subclass names its state in ``slots`` and writes ``_update``.
+    A subclass names its state in ``_slots`` and writes ``_update``.
     """
 
-    slots: tuple[str, ...] = ()
+    _slots: tuple[str, ...] = ()
 
     def __init__(self, learning_rate: float):
         self.learning_rate = learning_rate
-        self.step = 0
-        self._groups: list[_Group] = []
-        self._key: tuple[int, ...] = ()
-        self._places: list[tuple[int, list[int]]] = []
+        self._groups: list[Group] = []  # of the last step's variables
+        self._order: list[int] = []  # their ids, as they came
+        self._states: dict[Reference, State] = {}  # of all others
+
+    def __repr__(self) -> str:
+        settings = [f"{k}={v}" for k, v in vars(self).items() if not k.startswith("_")]
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     def apply_gradients(self, pairs: Pairs) -> None:
         """Make one step with (gradient, variable) pairs.
 
         A pair whose gradient is None is left out: its variable and state stay.  Raises
-        ValueError for a gradient of another shape, TypeError for another dtype or for
-        something that is no Variable, before anything is changed.
+        ValueError for a gradient of another shape or on another device, TypeError for
+        another dtype or for something that is no Variable, before anything is changed.
         """
         pairs = [pair for pair in pairs if pair[0] is not None]
         if not pairs:
             raise GradientError(
                 f"{type(self).__name__}: no gradient to apply: all of them are None"
             )
-        gradients = [_checked(g, v) for g, v in pairs]
-        key = tuple([id(v) for _, v in pairs])
-        if key != self._key:
-            self._regroup([v for _, v in pairs])
-            self._key = key
+        gradients = [_checked(gradient, variable) for gradient, variable in pairs]
+        order = [id(variable) for _, variable in pairs]
+        if order != self._order:
+            self._regroup([variable for _, variable in pairs])
+            self._order = order
         rate = float(self.learning_rate)
-        self.step += 1
-        for group, (_, places) in zip(self._groups, self._places, strict=True):
-            group.gather([gradients[i] for i in places])
-            out = group.target()
-            self._update(group, out, rate)
-            group.rebind(out)
+        for group in self._groups:
+            with group.current:
+                group.load()
+                group.step += 1
+                own = [gradients[place] for place in group.places]
+                flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
+                for block, slots in group.blocks:
+                    w, g = group.flat[block], flat[block]
+                    update = self._update(group, slots, w, g, rate)
+                    group.xp.subtract(w, update, g)
+                group.store(flat)
 
     def _regroup(self, variables: list[Variable]) -> None:
-        """Lay the parameters out anew; the state of those known before is kept."""
-        if len({id(v) for v in variables}) != len(variables):
+        """Lay the variables out anew, each with the state it has."""
+        for variable in variables:
+            if variable.dtype.kind not in "fV":
+                raise DTypeError(
+                    "apply_gradients: expected a floating dtype, got the "
+                    f"{_named(variable)} of {variable.dtype}"
+                )
+        if len(set(map(id, variables))) != len(variables):
             raise GradientError(
                 f"{type(self).__name__}: a variable appears twice; add its gradients"
             )
-        state: dict[int, dict[str, Any]] = {}
         for group in self._groups:
-            for variable, part in zip(group.variables, group.slices, strict=True):
-                state[id(variable)] = {
-                    name: values[part] for name, values in group.slots.items()
-                }
-        kept = {id(v): v for g in self._groups for v in g.variables}
-        by_kind: dict[Any, list[int]] = {}
-        for i, variable in enumerate(variables):
-            kind = (variable.dtype, device_of(variable._data))
-            by_kind.setdefault(kind, []).append(i)
-        absent = [v for key, v in kept.items() if all(v is not w for w in variables)]
-        self._idle.update({id(v): (v, state[id(v)]) for v in absent})
-        self._groups, self._places = [], []
-        for places in by_kind.values():
-            group = _Group([variables[i] for i in places], self.slots)
-            for variable, part in zip(group.variables, group.slices, strict=True):
-                known = state.get(id(variable))
-                if known is None and id(variable) in self._idle:
-                    known = self._idle.pop(id(variable))[1]
-                for name, values in (known or {}).items():
-                    group.slots[name][part] = values
+            self._states.update(group.states())
+        states = [self._states.pop(variable.ref(), None) for variable in variables]
+        kinds: dict[Any, list[int]] = {}
+        for place, (variable, state) in enumerate(zip(variables, states, strict=True)):
+            kind = variable.dtype, device_of(variable._data), state[0] if state else 0
+            kinds.setdefault(kind, []).append(place)
+        self._groups = []
+        for (_, device, _), places in kinds.items():
+            group = Group([variables[place] for place in places], places, device)
+            with group.current:
+                group.restore(self._slots, [states[place] for place in places])
             self._groups.append(group)
-            self._places.append((0, places))
 
-    @property
-    def _idle(self) -> dict[int, tuple[Variable, dict[str, Any]]]:
-        found: dict[int, tuple[Variable, dict[str, Any]]]
-        found = self.__dict__.setdefault("_idle_state", {})
-        return found
+    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+        """What to subtract from the values w, of which g is the gradient.
 
-    def _update(self, group: _Group, out: Any, rate: float) -> None:
+        Brings the slots up to date.  g may be overwritten, w may not.
+        """
         raise NotImplementedError
 
 
 def _checked(gradient: Any, variable: Any) -> Any:
+    """The gradient's buffer, which fits the variable's."""
     if not isinstance(variable, Variable):
         raise DTypeError(
             "apply_gradients: expected (gradient, variable) pairs, got a "
@@ -167,20 +189,24 @@ def _checked(gradient: Any, variable: Any) -> Any:
     own = variable._data
     if data.shape != own.shape:
         raise ShapeError(
-            f"apply_gradients: the gradient has shape {tuple(data.shape)}, its "
-            f"variable {variable.name or ''} {own.shape}"
+            f"apply_gradients: the gradient has shape {data.shape}, its "
+            f"{_named(variable)} {own.shape}"
         )
-    if data.dtype != own.dtype or own.dtype.kind not in "fV":
+    if data.dtype is not own.dtype and data.dtype != own.dtype:
         raise DTypeError(
-            f"apply_gradients: the gradient is {data.dtype}, its variable "
-            f"{variable.name or ''} {own.dtype}; both must be one floating dtype"
+            f"apply_gradients: the gradient is {data.dtype}, its {_named(variable)} "
+            f"{own.dtype}; both must be one floating dtype"
         )
-    if type(data) is not type(own):
-        raise DTypeError(
-            f"apply_gradients: the gradient and its variable {variable.name or ''} "
-            "are on different devices"
-        )
-    return data
+    if type(data) is type(own) is np.ndarray or device_of(data) == device_of(own):
+        return data
+    raise DeviceError(
+        f"apply_gradients: the gradient is on {device_of(data)}, its "
+        f"{_named(variable)} on {device_of(own)}; move it with .to"
+    )
+
+
+def _named(variable: Variable) -> str:
+    return f"variable {variable.name}" if variable.name else "variable"
 
 
 class SGD(Optimizer):
@@ -200,20 +226,18 @@ class SGD(Optimizer):
         super().__init__(learning_rate)
         self.momentum = momentum
         self.weight_decay = weight_decay
-        self.slots = ("velocity",) if momentum else ()
+        self._slots = ("velocity",) if momentum else ()
 
-    def _update(self, group: _Group, out: Any, rate: float) -> None:
-        xp, g, scratch = group.xp, group.gradient, group.scratch
+    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         if self.weight_decay:
-            xp.multiply(group.flat, self.weight_decay, out=scratch)
-            xp.add(g, scratch, out=g)
-        if self.momentum:
-            velocity = group.slots["velocity"]
-            xp.multiply(velocity, self.momentum, out=velocity)
-            xp.add(velocity, g, out=velocity)
-            g = velocity
-        xp.multiply(g, rate, out=scratch)
-        _subtract(group, scratch, out)
+            g += w * group.scalar(self.weight_decay)
+        if not self.momentum:
+            g *= group.scalar(rate)
+            return g
+        velocity = slots["velocity"]
+        velocity *= group.scalar(self.momentum)
+        velocity += g
+        return group.xp.multiply(velocity, group.scalar(rate), g)
 
 
 class Adam(Optimizer):
@@ -221,7 +245,8 @@ class Adam(Optimizer):
 
     mu = b1 mu + (1 - b1) g;  nu = b2 nu + (1 - b2) g^2;
     w -= lr mu_hat / (sqrt(nu_hat) + epsilon), with mu_hat = mu / (1 - b1^t) and
-    nu_hat = nu / (1 - b2^t).
+    nu_hat = nu / (1 - b2^t).  t counts the steps of the variable, which are fewer than
+    the optimizer's if some came without a gradient for it.
 
     >>> w = Variable([1.0])
     >>> Adam(learning_rate=0.5).apply_gradients([(tensor([3.0]), w)])
@@ -229,7 +254,7 @@ class Adam(Optimizer):
     [0.5]
     """
 
-    slots = ("mu", "nu")
+    _slots = ("mu", "nu")
 
     def __init__(
         self,
@@ -243,30 +268,49 @@ class Adam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
 
-    def _update(self, group: _Group, out: Any, rate: float) -> None:
-        xp, g, scratch = group.xp, group.gradient, group.scratch
-        mu, nu = group.slots["mu"], group.slots["nu"]
-        xp.multiply(mu, self.beta_1, out=mu)
-        xp.multiply(g, 1.0 - self.beta_1, out=scratch)
-        xp.add(mu, scratch, out=mu)
-        xp.multiply(nu, self.beta_2, out=nu)
-        xp.multiply(g, g, out=g)
-        xp.multiply(g, 1.0 - self.beta_2, out=g)
-        xp.add(nu, g, out=nu)
-        # lr mu_hat / (sqrt(nu_hat) + eps), the corrections taken out of the arrays:
-        # with c = sqrt(1 - b2^t) it is (lr c / (1 - b1^t)) mu / (sqrt(nu) + c eps)
-        correction = math.sqrt(1.0 - self.beta_2**self.step)
-        xp.sqrt(nu, out=g)
-        xp.add(g, correction * self.epsilon, out=g)
-        xp.divide(mu, g, out=scratch)
-        xp.multiply(
-            scratch, rate * correction / (1.0 - self.beta_1**self.step), out=scratch
-        )
-        _subtract(group, scratch, out)
+    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+        # The slots hold mu / (1 - b1) and nu / (1 - b2).  These factors and the
+        # corrections are scalars, taken out of the arrays to save passes over them:
+        # with c = sqrt((1 - b2^t) / (1 - b2)) the update is
+        #   lr c (1 - b1) / (1 - b1^t)  *  mu / (sqrt(nu) + c epsilon)
+        mu, nu = slots["mu"], slots["nu"]
+        b1, b2, t = self.beta_1, self.beta_2, group.step
+        c = math.sqrt((1.0 - b2**t) / (1.0 - b2))
+        mu *= group.scalar(b1)
+        mu += g
+        nu *= group.scalar(b2)
+        g *= g
+        nu += g
+        group.xp.sqrt(nu, g)
+        g += group.scalar(c * self.epsilon)
+        group.xp.divide(mu, g, g)
+        g *= group.scalar(rate * c * (1.0 - b1) / (1.0 - b1**t))
+        return g
 
 
-def _subtract(group: _Group, update: Any, out: Any) -> None:
-    if group.dtype == group.state_dtype:
-        group.xp.subtract(group.flat, update, out=out)
-    else:
-        out[...] = group.flat.astype(group.state_dtype) - update
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    w -= lr weight_decay w, beside Adam's step.
+
+    >>> w = Variable([1.0])
+    >>> AdamW(0.5, weight_decay=0.5).apply_gradients([(tensor([0.0]), w)])
+    >>> w.tolist()
+    [0.75]
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+    ):
+        super().__init__(learning_rate, beta_1, beta_2, epsilon)
+        self.weight_decay = weight_decay
+
+    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+        update = super()._update(group, slots, w, g, rate)
+        update += w * group.scalar(rate * self.weight_decay)
+        return update

@@ -101,9 +101,11 @@ def _make(folder: Path | None, name: str, force: bool) -> tuple[Path, bool]:
     except FileExistsError:
         if folder.is_dir() and force:
             return folder, False
-        remedy = ", or overwrite its run with --force" if folder.is_dir() else ""
+        got, remedy = "a file", ""
+        if folder.is_dir():
+            got, remedy = "one that is", ", or overwrite its run with --force"
         raise FileExistsError(
-            f"{folder}: expected a folder that is not there yet, got one that is; "
+            f"{folder}: expected a folder that is not there yet, got {got}; "
             f"choose another with --out{remedy}"
         ) from None
 
@@ -141,7 +143,8 @@ def _plot(path: Path, name: str, history: list[Epoch]) -> None:
     accuracy.set(title=f"{name}: accuracy", xlabel="epoch")
     accuracy.legend()
     for axes in (loss, accuracy):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ticks = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
+        axes.xaxis.set_major_locator(ticks)
     # Neither a date nor random identifiers: the same run gives the same file.
     with matplotlib.rc_context({"svg.hashsalt": "eagergrad"}):
         figure.savefig(path, metadata={"Date": None})

@@ -5,13 +5,11 @@ No arithmetic here: ``operators.py`` binds the operators and methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .device import (
-    BACKENDS,
     BUFFERS,
     CPU,
     NUMPY,
@@ -104,7 +102,8 @@ class Tensor:
     def _one(self, what: str, remedy: str = "") -> None:
         if self._data.size != 1:
             raise ShapeError(
-                f"{what}: expected a tensor of one element, got shape {self.shape}{remedy}"
+                f"{what}: expected a tensor of one element, got shape {self.shape}"
+                f"{remedy}"
             )
 
     def __len__(self) -> int:
@@ -240,20 +239,7 @@ class Variable(Tensor):
         and Python values are cast.  The path of gradients is cut here: the new value is
         a leaf, whatever it was computed from.
         """
-        if isinstance(value, Tensor):
-            data = value._data
-            if data.dtype != self._data.dtype:
-                raise ShapeError(
-                    f"assign: expected dtype {self.dtype}, got a tensor of "
-                    f"{data.dtype}; use value.astype({str(self.dtype)!r})"
-                )
-            if type(data) is not type(self._data) or device_of(data) != self.device:
-                raise DeviceError(
-                    f"assign: the variable is on {self.device}, the value on "
-                    f"{value.device}; move it with .to({str(self.device)!r})"
-                )
-        else:
-            data = to_buffer(value, self.dtype, self.device)
+        data = self._taken(value, "assign")
         if data.shape != self._data.shape:
             raise ShapeError(
                 f"assign: expected shape {self.shape}, got {tuple(data.shape)}; "
@@ -263,11 +249,15 @@ class Variable(Tensor):
 
     def assign_add(self, delta: Any) -> Variable:
         """Replace the value by value + delta; see ``assign``."""
-        return self._rebind(self._data + self._delta(delta, "assign_add"))
+        data = self._delta(delta, "assign_add")
+        with self.device:
+            return self._rebind(self._data + data)
 
     def assign_sub(self, delta: Any) -> Variable:
         """Replace the value by value - delta; see ``assign``."""
-        return self._rebind(self._data - self._delta(delta, "assign_sub"))
+        data = self._delta(delta, "assign_sub")
+        with self.device:
+            return self._rebind(self._data - data)
 
     def _rebind(self, data: Any) -> Variable:
         """Make ``data``, a result that nobody writes to, the value."""
@@ -279,20 +269,28 @@ class Variable(Tensor):
         return self
 
     def _delta(self, delta: Any, name: str) -> Any:
-        if isinstance(delta, Tensor):
-            if delta.dtype != self.dtype or delta.device != self.device:
-                raise ShapeError(
-                    f"{name}: expected {self.dtype} on {self.device}, got "
-                    f"{delta.dtype} on {delta.device}"
-                )
-            data = delta._data
-        else:
-            data = to_buffer(delta, self.dtype, self.device)
+        data = self._taken(delta, name)
         if data.shape not in ((), self._data.shape):
             raise ShapeError(
                 f"{name}: expected shape {self.shape}, got {tuple(data.shape)}"
             )
         return data
+
+    def _taken(self, value: Any, name: str) -> Any:
+        """A buffer with the value, which must fit the variable's dtype and device."""
+        if not isinstance(value, Tensor):
+            return to_buffer(value, self.dtype, self.device, name=name)
+        if value.dtype != self.dtype:
+            raise ShapeError(
+                f"{name}: expected dtype {self.dtype}, got a tensor of {value.dtype}; "
+                f"use value.astype({str(self.dtype)!r})"
+            )
+        if value.device != self.device:
+            raise DeviceError(
+                f"{name}: the variable is on {self.device}, the value on "
+                f"{value.device}; move it with .to({str(self.device)!r})"
+            )
+        return value._data
 
     def _read(self, how: str) -> None:
         if tapes := active():
@@ -334,11 +332,13 @@ def to_buffer(
     dtype: Any = None,
     device: Device | str | None = None,
     copy: bool | None = True,
+    name: str = "tensor",
 ) -> Any:
     """A buffer with the values of ``data``: array, scalar or nested lists.
 
     Python floats become float32, ints int64, bools bool; arrays keep their dtype.  A
-    device buffer stays where it is unless ``device`` says otherwise.
+    device buffer stays where it is unless ``device`` says otherwise.  Errors begin with
+    ``name``.
     """
     backend = BUFFERS.get(type(data))
     if backend is not None and backend is not NUMPY:
@@ -350,24 +350,26 @@ def to_buffer(
         with target:
             return backend.xp.array(data, dtype=dtype, copy=bool(copy))
     target = resolve(device)
-    array = _to_numpy(data, dtype, copy)
+    array = _to_numpy(data, dtype, copy, name)
     return array if target is CPU else target.backend.put(array, target)
 
 
-def _to_numpy(data: Any, dtype: Any, copy: bool | None) -> np.ndarray[Any, Any]:
+def _to_numpy(
+    data: Any, dtype: Any, copy: bool | None, name: str
+) -> np.ndarray[Any, Any]:
     if data is None:
-        raise ShapeError("tensor: expected values, got None")
+        raise ShapeError(f"{name}: expected values, got None")
     try:
         array = np.array(data, dtype=dtype, copy=copy)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
         raise ShapeError(
-            "tensor: expected nested lists of equal lengths, got ragged ones"
+            f"{name}: expected nested lists of equal lengths, got ragged ones"
         ) from error
     if array.dtype.kind in "OMm":
         raise DTypeError(
-            f"tensor: expected numbers, got {type(data).__name__} (dtype {array.dtype})"
+            f"{name}: expected numbers, got {type(data).__name__} (dtype {array.dtype})"
         )
     if dtype is None and array.dtype.char in _DEFAULT and not _has_dtype(data):
         array = array.astype(_DEFAULT[array.dtype.char])
@@ -376,9 +378,12 @@ def _to_numpy(data: Any, dtype: Any, copy: bool | None) -> np.ndarray[Any, Any]:
     return array if type(array) is np.ndarray else array.view(np.ndarray)
 
 
-_DEFAULT = {"d": np.float32, "D": np.complex64}  # what Python's numbers become
+_DEFAULT: dict[str, Any] = {
+    "d": np.float32,
+    "D": np.complex64,
+}  # what Python's numbers become
 if np.dtype(int).char != np.dtype(np.int64).char:
-    _DEFAULT[np.dtype(int).char] = np.int64  # type: ignore[assignment]
+    _DEFAULT[np.dtype(int).char] = np.int64
 
 
 def _has_dtype(data: Any) -> bool:
@@ -403,10 +408,3 @@ def from_dlpack(source: Any) -> Tensor:
         with resolve(f"cuda:{index}") as device:
             return wrap(device.backend.xp.from_dlpack(source))
     return wrap(np.from_dlpack(source))
-
-
-if TYPE_CHECKING:
-    Operand = Tensor | Any
-    Rule = Callable[..., Any]
-
-__all__ = ["BACKENDS", "Tensor", "Variable", "from_dlpack", "to_buffer", "wrap"]

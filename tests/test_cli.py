@@ -15,7 +15,7 @@ from eagergrad import cli, runs
 from eagergrad.cli import main
 from eagergrad.data import load_digits
 from eagergrad.errors import NaNError
-from eagergrad.training import MLP, Config, accuracy, train
+from eagergrad.training import MLP, Config, Epoch, accuracy, train
 
 QUICK = ["train", "--device", "cpu", "--epochs", "1"]
 
@@ -167,7 +167,8 @@ def test_a_folder_is_overwritten_only_when_forced(tmp_path, capsys):
 def test_a_file_in_place_of_the_folder_is_never_overwritten(tmp_path, capsys):
     file = tmp_path / "run"
     file.write_text("mine")
-    assert str(file) in fails(capsys, *QUICK, "--out", file, "--force")
+    line = fails(capsys, *QUICK, "--out", file, "--force")
+    assert f"{file}: expected a folder that is not there yet, got a file" in line
     assert str(file) in fails(capsys, *QUICK, "--out", file / "below")
     assert file.read_text() == "mine"
 
@@ -227,6 +228,44 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, capsys, options, par
     assert [*tmp_path.iterdir()] == []
 
 
+def test_unknown_options_name_the_help_of_the_command(capsys):
+    line = fails(capsys, "train", "--what")
+    assert line.endswith("see eagergrad train --help\n")
+    line = fails(capsys, "train", "--epochs", "many")
+    assert line.endswith("see eagergrad train --help\n")
+    assert fails(capsys, "doctor", "x").endswith("see eagergrad doctor --help\n")
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [(0.01234, "    0.0123"), (9999.9, " 9999.9000"), (12345678.0, "  1.23e+07")],
+)
+def test_a_huge_loss_keeps_the_columns(capsys, loss, text):
+    cli._print_row(Epoch(3, loss, 0.5, 0.25, 1.5))
+    row = capsys.readouterr().out
+    assert row == f"    3{text}          0.5000         0.2500     1.50\n"
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path):
+    command = [sys.executable, "-m", "eagergrad", *QUICK, "--out", "run"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 141
+    assert not (tmp_path / "run").exists()
+
+
+def test_ticks_are_whole_epochs(tmp_path):
+    for epochs in (1, 2, 7, 12, 30):
+        history = [Epoch(i + 1, 1 / (i + 1), 0.5, 0.5, 0.1) for i in range(epochs)]
+        runs._plot(tmp_path / "loss.svg", "digits", history)
+        text = re.findall("<!-- (.*) -->", (tmp_path / "loss.svg").read_text())
+        ticks = text[: text.index("epoch")]
+        assert ticks
+        assert all(tick.isdigit() for tick in ticks)
+
+
 def test_commands_that_are_none(capsys):
     assert "COMMAND" in fails(capsys)
     assert "dance" in fails(capsys, "dance")
@@ -268,7 +307,23 @@ def test_doctor_says_what_is_here(capsys):
     out = capsys.readouterr().out
     for part in (eg.__version__, np.__version__, "python", "safetensors", "cuda"):
         assert part in out
+    labels = [line.split("  ")[0] for line in out.splitlines()]
+    for label in ("matplotlib", "ml_dtypes", "scipy", "cupy", "kernels"):
+        assert labels.count(label) == 1
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_doctor_imports_nothing_that_it_reports(tmp_path):
+    program = """
+import sys
+from eagergrad.cli import main
+main(["doctor"])
+print({"matplotlib", "ml_dtypes", "scipy", "cupy"} & set(sys.modules))
+"""
+    env = {"EAGERGRAD_DEVICE": "cpu", "PATH": ""}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.endswith("\nset()\n") or "cupy" in done.stdout
 
 
 def test_version(capsys):

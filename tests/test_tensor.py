@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -470,6 +471,14 @@ def test_more_or_less_than_one_element_is_no_number(convert, data):
         convert(eg.tensor(data))
 
 
+def test_truth_value_of_many_elements():
+    message = (
+        "bool(): expected a tensor of one element, got shape (3,); use eg.any or eg.all"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        bool(eg.zeros(3))
+
+
 def test_index_takes_integers_only():
     with pytest.raises(TypeError, match="integer"):
         operator.index(eg.tensor(1.0))
@@ -543,6 +552,80 @@ def test_numpy_functions_of_tensors():
         tape.watch(x)
         y = np.exp(x) + np.maximum(x, x)
     assert tape.gradient(y, x).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [
+        (np.sum, eg.sum),
+        (np.mean, eg.mean),
+        (np.max, eg.max),
+        (np.min, eg.min),
+        (np.argmax, eg.argmax),
+        (np.argmin, eg.argmin),
+        (np.any, eg.any),
+        (np.all, eg.all),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"axis": 1}, {"axis": 0, "keepdims": True}])
+def test_numpy_reductions_of_tensors(function, own, options):
+    x = eg.tensor([[1.0, 5.0, -2.0], [0.0, 3.0, 7.0]])
+    got, expected = function(x, **options), own(x, **options)
+    assert same(got, expected.tolist(), expected.dtype)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda np, x: np.reshape(x, (3, 2)),
+        lambda np, x: np.transpose(x),
+        lambda np, x: np.swapaxes(x, 0, 1),
+        lambda np, x: np.squeeze(x[:1]),
+        lambda np, x: np.ravel(x),
+        lambda np, x: np.expand_dims(x, 0),
+        lambda np, x: np.broadcast_to(x, (2, 2, 3)),
+        lambda np, x: np.stack([x, x], axis=1),
+        lambda np, x: np.concatenate([x, x], axis=1),
+        lambda np, x: np.where(x > 0, x, 0.0),
+        lambda np, x: np.clip(x, -1.0, 2.0),
+        lambda np, x: np.round(x),
+        lambda np, x: np.zeros_like(x),
+        lambda np, x: np.matmul(x, x.T),
+        lambda np, x: np.power(x, 2),
+        lambda np, x: np.true_divide(x, 2.0),
+        lambda np, x: np.less(x, 1.0),
+    ],
+)
+def test_numpy_functions_of_tensors_are_those_here(function):
+    x = eg.tensor([[1.0, 5.0, -2.0], [0.0, 3.0, 7.0]])
+    expected = function(eg, x)
+    assert same(function(np, x), expected.tolist(), expected.dtype)
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "own"),
+    [
+        (np.add, eg.sum),
+        (np.maximum, eg.max),
+        (np.minimum, eg.min),
+        (np.logical_and, eg.all),
+        (np.logical_or, eg.any),
+    ],
+)
+def test_reduce_of_ufuncs(ufunc, own):
+    x = eg.tensor([[1.0, 5.0], [0.0, 3.0]])
+    assert same(ufunc.reduce(x), own(x, axis=0).tolist(), own(x).dtype)
+    assert ufunc.reduce(x, axis=1, keepdims=True).shape == (2, 1)
+    with pytest.raises(TypeError, match="accumulate"):
+        ufunc.accumulate(x)
+
+
+def test_gradients_pass_through_numpy_functions():
+    x = eg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        y = np.sum(np.multiply(x, x)) + np.mean(np.transpose(x))
+    assert tape.gradient(y, x).tolist() == [[2.25, 4.25], [6.25, 8.25]]
 
 
 def test_numpy_functions_that_are_refused():
@@ -713,12 +796,25 @@ def test_assign():
     assert v.assign_add(1).tolist() == [11.0, 21.0]
 
 
-def test_assign_does_not_share_with_the_value():
-    array = np.array([1.0, 2.0], "float32")
+@pytest.mark.parametrize("value", [np.array([1.0, 2.0], "float32"), [1.0, 2.0]])
+def test_assign_does_not_share_with_the_value(value):
     v = Variable([0.0, 0.0])
-    v.assign(array)
-    array[0] = 9.0
+    v.assign(value)
+    value[0] = 9.0
     assert v.tolist() == [1.0, 2.0]
+
+
+def test_assign_add_of_a_scalar_variable_keeps_an_array():
+    v, n = Variable(1.0), Variable(1)
+    assert v.assign_add(2.0).item() == 3.0
+    assert v.assign_sub(eg.tensor(0.5)).item() == 2.5
+    assert n.assign_sub(3).item() == -2
+    for variable in (v, n):
+        assert type(variable._data) is np.ndarray
+    assert v.dtype == np.float32
+    with eg.GradientTape() as tape:
+        y = v.assign_add(1.0) * v
+    assert tape.gradient(y, v).item() == 7.0
 
 
 @pytest.mark.parametrize("method", ["assign", "assign_add", "assign_sub"])

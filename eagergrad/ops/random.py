@@ -56,10 +56,8 @@ class Generator:
         >>> Generator(0).uniform(size=2).shape
         (2,)
         """
-        values = self._drawn("uniform", philox.uniform, size, dtype, device)
-        return wrap(
-            values if (low, high) == (0.0, 1.0) else low + (high - low) * values
-        )
+        line = float(low), float(high) - float(low)
+        return self._drawn("uniform", philox.uniform, line, size, dtype, device)
 
     def normal(
         self,
@@ -74,8 +72,8 @@ class Generator:
         >>> Generator(0).normal(size=(2, 3)).shape
         (2, 3)
         """
-        values = self._drawn("normal", philox.normal, size, dtype, device)
-        return wrap(values if (loc, scale) == (0.0, 1.0) else loc + scale * values)
+        line = float(loc), float(scale)
+        return self._drawn("normal", philox.normal, line, size, dtype, device)
 
     def permutation(self, x: Any, device: Device | str | None = None) -> Tensor:
         """The numbers below x in random order, or the rows of x if it is an array.
@@ -95,25 +93,25 @@ class Generator:
         self,
         kind: str,
         draw: Callable[..., Any],
+        line: tuple[float, float],
         size: Size,
         dtype: Any,
         device: Device | str | None,
-    ) -> Any:
+    ) -> Tensor:
+        """Draw, then map along the line (offset, slope)."""
         dtype = np.dtype(dtype)
         if dtype.kind != "f":
             raise DTypeError(f"random.{kind}: expected a floating dtype, got {dtype}")
-        shape = (
-            ()
-            if size is None
-            else tuple(size)
-            if isinstance(size, Sequence)
-            else (size,)
-        )
+        size = () if size is None else size
+        shape = tuple(size) if isinstance(size, Sequence) else (size,)
         count = math.prod(shape)
         target = resolve(device)
         key, offset = self._advance(kind, count, dtype)
-        values = draw(target.backend.xp, key, offset, count, dtype)
-        return values.reshape(shape)
+        with target:
+            values = draw(target.backend.xp, key, offset, count, dtype)
+            if line != (0.0, 1.0):
+                values = line[0] + line[1] * values
+            return wrap(values.reshape(shape))
 
 
 GENERATOR = Generator()

@@ -1,0 +1,260 @@
+"""The public interface on an NVIDIA GPU, against the CPU: ``make gpu-test``.
+
+Without a GPU these tests fail, they are not skipped; a plain run of pytest leaves them
+out.
+"""
+
+import copy
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+import eagergrad as eg
+from eagergrad.training import Config, train
+
+pytestmark = pytest.mark.gpu
+
+RNG = np.random.default_rng(0)
+A = RNG.standard_normal((4, 3)).astype("float32")
+B = RNG.standard_normal((3, 5)).astype("float32")
+LABELS = np.array([0, 4, 2, 1])
+
+
+def close(got, expected, rtol=1e-5, atol=1e-6):
+    """Whether a tensor on the GPU has the values, dtype and shape of one on the CPU."""
+    assert got.device == "cuda:0"
+    assert expected.device == "cpu"
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=rtol, atol=atol)
+    return True
+
+
+def on_both(f, *arrays):
+    """Compare the values and gradients of f on the GPU with those on the CPU."""
+    results = []
+    for device in ("cuda", "cpu"):
+        sources = [eg.tensor(array, device=device) for array in arrays]
+        with eg.GradientTape() as tape:
+            for source in sources:
+                tape.watch(source)
+            y = f(*sources)
+        results.append([y, *tape.gradient(y, sources)])
+    for got, expected in zip(*results, strict=True):
+        assert close(got, expected)
+
+
+def test_the_gpu_is_the_default_device(monkeypatch):
+    monkeypatch.setattr(sys.modules["eagergrad.device"], "_default", None)
+    monkeypatch.delenv("EAGERGRAD_DEVICE", raising=False)
+    assert eg.tensor(1.0).device == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: eg.tensor([[1.5, 2.0], [3.0, 4.0]], device=d),
+        lambda d: eg.asarray(np.arange(3, dtype="int8"), device=d),
+        lambda d: eg.zeros((2, 3), device=d),
+        lambda d: eg.ones((), "float64", device=d),
+        lambda d: eg.full((2, 2), 7, device=d),
+        lambda d: eg.arange(0, 1, 0.1, device=d),
+        lambda d: eg.eye(3, device=d),
+        lambda d: eg.zeros_like(eg.tensor([1, 2], device=d)),
+        lambda d: eg.tensor([True, False], device=d),
+        lambda d: eg.tensor(1 + 2j, device=d),
+    ],
+)
+def test_creation(make):
+    assert close(make("cuda"), make("cpu"), rtol=0, atol=0)
+    with eg.device("cuda"):
+        assert eg.zeros(1).device == "cuda:0"
+        with eg.device("cpu"):
+            assert eg.zeros(1).device == "cpu"
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: 2.0 * a + a * a - a / 3.0,
+        lambda a: eg.exp(a) + eg.tanh(a) * eg.sigmoid(a),
+        lambda a: eg.log(eg.softplus(a)) ** 2,
+        lambda a: eg.relu(a) + eg.absolute(a) + eg.maximum(a, 0.5),
+        lambda a: eg.where(a > 0, eg.sqrt(eg.absolute(a)), a),
+        lambda a: eg.sum(a, axis=0) / eg.mean(a * a, axis=0),
+        lambda a: eg.max(a, axis=1) - eg.min(a),
+        lambda a: eg.logsumexp(a, axis=1),
+        lambda a: eg.softmax(a) * eg.log_softmax(a),
+        lambda a: a.T.reshape((2, 6))[:, 1:4],
+        lambda a: eg.concatenate([a, a * 2.0], axis=1)[..., None],
+        lambda a: eg.stack([a, -a])[1],
+        lambda a: a[np.array([0, 0, 2])] + eg.take(a, [1, 1, 3], axis=0),
+        lambda a: eg.astype(eg.astype(a, "float64") * 2.0, "float32"),
+        lambda a: a.to("cpu").to("cuda" if a.device.kind == "cuda" else "cpu") * a,
+    ],
+)
+def test_functions_of_one_array(f):
+    on_both(f, A)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b: a @ b,
+        lambda a, b: eg.tanh(a @ b) @ b.T,
+        lambda a, b: a[:, :, None] * b - a[:, :1, None] / eg.exp(b),
+        lambda a, b: eg.mean(eg.softmax_cross_entropy(a @ b, labels(a))),
+    ],
+)
+def test_functions_of_two_arrays(f):
+    on_both(f, A, B)
+
+
+def labels(like):
+    return eg.tensor(LABELS, device=like.device)
+
+
+def test_float16_accumulates_in_float32():
+    x = eg.full(4096, 1.0, "float16", device="cuda")
+    assert eg.sum(x).item() == 4096.0
+    assert eg.sum(x).dtype == np.float16
+
+
+def test_second_derivatives_and_jacobians():
+    def slope(a):
+        return eg.gradients_function(lambda x: eg.sum(eg.tanh(x) ** 3))(a)[0]
+
+    on_both(slope, A)
+    x = {d: eg.tensor(A[0], device=d) for d in ("cuda", "cpu")}
+    jacobians = {}
+    for d, source in x.items():
+        with eg.GradientTape() as tape:
+            tape.watch(source)
+            y = eg.softmax(source)
+        jacobians[d] = tape.jacobian(y, source)
+    assert close(jacobians["cuda"], jacobians["cpu"])
+
+
+def test_custom_gradients():
+    @eg.custom_gradient
+    def logexp(x):
+        e = eg.exp(x)
+        return eg.log(1 + e), lambda dy: dy * (1 - 1 / (1 + e))
+
+    on_both(logexp, A)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: eg.optim.SGD(0.1, momentum=0.9, weight_decay=0.01),
+        lambda: eg.optim.Adam(0.1),
+        lambda: eg.optim.AdamW(0.1),
+    ],
+)
+def test_training_steps(optimizer):
+    trained = {}
+    for device in ("cuda", "cpu"):
+        with eg.device(device):
+            x = eg.tensor(A)
+            w, b = eg.Variable(B), eg.Variable(eg.zeros(5))
+            half = eg.Variable([1.0, 2.0], dtype="float16")
+
+            @eg.implicit_value_and_gradients
+            def step(x=x, w=w, b=b, half=half):
+                loss = eg.mean(eg.softmax_cross_entropy(x @ w + b, labels(x)))
+                return loss + eg.astype(eg.sum(half * half), "float32")
+
+            rule = optimizer()
+            for _ in range(3):
+                loss, pairs = step()
+                assert {g.device for g, _ in pairs} == {eg.device(device)}
+                rule.apply_gradients(pairs)
+            trained[device] = [loss, w.read_value(), b.read_value()]
+            assert half.dtype == np.float16
+    for got, expected in zip(*trained.values(), strict=True):
+        assert close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_devices_do_not_mix():
+    x, y = eg.tensor([1.0], device="cuda"), eg.tensor([1.0], device="cpu")
+    for mix in (lambda: x + y, lambda: y @ x, lambda: eg.concatenate([x, y])):
+        with pytest.raises(eg.errors.DeviceError, match=r"cuda:0|cpu"):
+            mix()
+    with pytest.raises(eg.errors.DeviceError):
+        eg.Variable(x).assign(y)
+    with pytest.raises(eg.errors.DeviceError):
+        eg.optim.SGD(0.1).apply_gradients([(y, eg.Variable(x))])
+    with pytest.raises(TypeError, match="numpy"):
+        np.asarray(x)
+    with pytest.raises(eg.errors.DeviceError, match="this machine has"):
+        eg.device("cuda:99")
+
+
+def test_values_leave_when_asked():
+    x = eg.tensor(A, device="cuda")
+    assert type(x.numpy()) is np.ndarray
+    assert x.numpy().tolist() == A.tolist() == x.tolist() == x.to("cpu").tolist()
+    assert x.to("cuda").device == x.to("cpu").to("cuda:0").device == "cuda:0"
+    assert eg.sum(x * 0.0 + 1.0).item() == A.size
+    assert bool(eg.all(x == x))
+    assert "device='cuda:0'" in repr(x)
+    for same in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert same.device == "cuda:0"
+        assert same.tolist() == A.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_random_numbers_have_the_cpus_bits(dtype):
+    draws = {}
+    for device in ("cuda", "cpu"):
+        eg.random.seed(7)
+        draws[device] = [
+            eg.random.uniform(size=(100, 33), dtype=dtype, device=device),
+            eg.random.permutation(1000, device=device),
+            eg.random.normal(size=1000, dtype=dtype, device=device),
+        ]
+    for got, expected in zip(draws["cuda"][:2], draws["cpu"][:2], strict=True):
+        assert close(got, expected, rtol=0, atol=0)
+    np.testing.assert_array_max_ulp(
+        draws["cuda"][2].numpy(), draws["cpu"][2].numpy(), maxulp=4
+    )
+
+
+def test_dlpack_shares_memory_with_cupy():
+    import cupy
+
+    array = cupy.arange(6, dtype="float32")
+    x = eg.from_dlpack(array)
+    assert x.device == "cuda:0"
+    array += 1
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
+    back = cupy.from_dlpack(x * 2.0)
+    assert isinstance(back, cupy.ndarray)
+    assert back.tolist() == [2, 4, 6, 8, 10, 12]
+
+
+def test_the_current_device_is_cupys_too():
+    import cupy
+
+    last = cupy.cuda.runtime.getDeviceCount() - 1
+    before = cupy.cuda.Device().id
+    with eg.device(f"cuda:{last}"):
+        assert cupy.cuda.Device().id == last
+        drawn = eg.random.normal(1.0, 2.0, 5)
+        assert drawn.device == eg.zeros(3).device == f"cuda:{last}"
+    assert cupy.cuda.Device().id == before
+
+
+def test_save_and_load(tmp_path):
+    eg.save(tmp_path / "model", {"w": eg.tensor(A, device="cuda")})
+    assert eg.load(tmp_path / "model", device="cuda")["w"].device == "cuda:0"
+    assert eg.load(tmp_path / "model", device="cpu")["w"].tolist() == A.tolist()
+
+
+def test_digits_are_learned():
+    result = train(Config(device="cuda", epochs=5))
+    assert result.device == "cuda:0"
+    assert result.test_accuracy > 0.9
