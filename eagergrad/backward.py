@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import primitive
 from .device import Device, backend_of
-from .errors import DTypeError, GradientError, NaNError
+from .errors import DeviceError, DTypeError, GradientError, NaNError
 from .ops.creation import zeros
 from .ops.elementwise import real
 from .ops.reductions import unbroadcast
-from .primitive import ByBuffer, has_nan, lifted, lowered
+from .primitive import ByBuffer, lifted, lowered, newly_nan
 from .tape import Node, Tape, active
 from .tensor import Tensor, to_buffer, wrap
 
@@ -35,7 +36,8 @@ def sweep(
     freed as the sweep passes it.
     """
     lift = bool(active())
-    watched = lift or tape.places is not None
+    debugged = tape.places is not None or primitive.checked is not None
+    watched = lift or debugged
     if tape.late:
         entries = _in_order(tape, cotangents)
     else:
@@ -92,9 +94,11 @@ def sweep(
             if op.form == "item":
                 _hand_over(node, g, cotangents)
             else:
-                grads = _general(node, g, lift)
-                if tape.places is not None:
-                    _check(node, grads, tape.places.get(node))
+                grads = (
+                    _located(tape, node, g, lift)
+                    if debugged
+                    else _general(node, g, lift)
+                )
                 for parent, dx in zip(inputs, grads, strict=True):
                     if parent is not None and dx is not None:
                         give(parent, dx)
@@ -201,15 +205,19 @@ def _filled(node: Node, pieces: Sequence[Any], lift: bool) -> tuple[Any, ...]:
     )
 
 
-def _check(node: Node, grads: Sequence[Any], place: str | None) -> None:
-    """Under ``debug``: raise at the first rule that makes a nan."""
+def _located(tape: Tape, node: Node, g: Any, lift: bool) -> Sequence[Any]:
+    """``_general`` under ``debug``: raise at the first rule that makes a nan."""
+    place = (tape.places or {}).get(node, "a line before debug was on")
+    what = f"the gradient of {node.op.name}, recorded at {place}"
+    given = g, node.saved
+    try:
+        grads = _general(node, g, lift)
+    except NaNError as error:
+        raise NaNError(f"{what}: {error}") from error
     for i, dx in enumerate(grads):
-        buffer = dx._data if isinstance(dx, Tensor) else dx
-        if buffer is not None and (bad := has_nan(buffer)):
-            raise NaNError(
-                f"the gradient of {node.op.name}, recorded at {place}, made {bad} for "
-                f"input {i}"
-            )
+        if bad := newly_nan(dx, given):
+            raise NaNError(f"{what}, made {bad} for input {i}")
+    return grads
 
 
 def _user(node: Node, pieces: Sequence[Any], lift: bool) -> Sequence[Any]:
@@ -234,13 +242,19 @@ def _user(node: Node, pieces: Sequence[Any], lift: bool) -> Sequence[Any]:
             f"{op.name}: its backward function must return one gradient per input: "
             f"expected {len(node.inputs)}, got {len(grads)}"
         )
-    device = op.outputs[0][2] if op.outputs else None
     checked: list[Any] = []
     for i, (parent, dx) in enumerate(zip(node.inputs, grads, strict=True)):
         if dx is None or parent is None:
             checked.append(None)
             continue
+        device = op.devices[i]
         dx = as_gradient(dx, device)
+        if dx.device != device:
+            raise DeviceError(
+                f"{op.name}: its backward function must return gradients on the "
+                f"devices of the inputs: expected {device} for input {i}, got "
+                f"{dx.device}; move it with .to({str(device)!r})"
+            )
         if dx.shape != parent.shape:
             raise GradientError(
                 f"{op.name}: its backward function must return gradients of the "

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import primitive, tape
 from .errors import NaNError
-from .primitive import Op, has_nan
+from .primitive import Op, newly_nan
 
 _depth = 0
 
@@ -54,8 +54,8 @@ def _switch(step: int) -> None:
 def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         result = implementation(*args)
-        bad = has_nan(result)
-        if bad and not any(has_nan(x) for x in args):
+        bad = newly_nan(result[0] if op.keeps else result, args)
+        if bad:
             raise NaNError(
                 f"{op.name} made {bad} at {tape.caller()} from {_shown(args)}"
             )
@@ -65,7 +65,11 @@ def _checked(op: Op, implementation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shown(args: tuple[Any, ...]) -> str:
-    shown = [
-        f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "dtype") else repr(x) for x in args
-    ]
-    return ", ".join(shown)
+    return ", ".join(
+        f"{tuple(x.shape)} {x.dtype}"
+        if hasattr(x, "dtype")
+        else f"[{_shown(tuple(x))}]"
+        if isinstance(x, list)
+        else repr(x)
+        for x in args
+    )

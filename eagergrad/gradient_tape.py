@@ -13,6 +13,7 @@ from . import nest
 from .backward import sweep
 from .device import backend_of
 from .errors import (
+    DeviceError,
     DTypeError,
     DTypeWarning,
     GradientError,
@@ -490,6 +491,11 @@ def _seed(index: int, y: Tensor, seed: Any) -> Any:
         raise GradientError(
             f"output_gradients: seed {index} is {seed.dtype}, its target {y.dtype}; "
             f"use seed.astype({str(y.dtype)!r})"
+        )
+    elif seed.device != y.device:
+        raise DeviceError(
+            f"output_gradients: seed {index} is on {seed.device}, its target on "
+            f"{y.device}; move it with .to({str(y.device)!r})"
         )
     elif type(seed) is Variable:
         seed = convert_to_tensor(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from . import nest
@@ -139,6 +139,10 @@ def _chooser(
     """How to find the chosen arguments in a call."""
     if params is None:
         return lambda args, kwargs: list(range(len(args)))
+    if not isinstance(params, Iterable):
+        raise GradientError(
+            f"{name_of(f)}: params are a list of positions or names, got {params!r}"
+        )
     positions = [p for p in params if isinstance(p, int)]
     names = [p for p in params if isinstance(p, str)]
     if len(positions) == len(params):

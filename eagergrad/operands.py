@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .device import BUFFERS, device_of
 from .errors import DeviceError, DTypeError, EagergradError, ShapeError
 from .tape import active
 from .tensor import INEXACT, Tensor, to_buffer, wrap
@@ -20,17 +21,18 @@ OPS: dict[str, Any] = {}  # the registry of ops by name: primitive.Op fills it
 SCALARS = frozenset((bool, int, float, complex))
 
 
-def operand(x: Any) -> Tensor:
+def operand(x: Any, name: str = "tensor") -> Tensor:
     """The Tensor of an argument that is not one yet: array, scalar, nested list.
 
+    Errors begin with the ``name`` of the op.
     While a tape records, an array is copied: it may be kept, and changed by its owner.
     """
     if isinstance(x, Tensor):  # a subclass of the user's
         return x
     if isinstance(x, (list, tuple)) and holds_tensor(x):
-        stacked: Tensor = OPS["stack"].entry([operand(item) for item in x], 0)
+        stacked: Tensor = OPS["stack"].entry([operand(item, name) for item in x], 0)
         return stacked
-    return wrap(to_buffer(x, copy=shared()))
+    return wrap(to_buffer(x, copy=shared(), name=name))
 
 
 def shared() -> bool | None:
@@ -47,14 +49,14 @@ def holds_tensor(x: Any) -> bool:
 def operands(op: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Two arguments of which one is not a Tensor: a scalar stays one, and is weak."""
     if type(a) in SCALARS and type(b) in SCALARS:
-        return operand(a), b
+        return operand(a, op.name), b
     if type(a) in SCALARS:
         return a, _beside(op, b, None)
     if type(b) in SCALARS:
         return _beside(op, a, None), b
     a = _beside(op, a, b)
     b = _beside(op, b, a)
-    return promoted(a, b)
+    return promoted(a, b, op.name)
 
 
 def _beside(op: Any, x: Any, other: Any) -> Tensor:
@@ -65,7 +67,7 @@ def _beside(op: Any, x: Any, other: Any) -> Tensor:
         raise DTypeError(f"{op.name}: expected a tensor or a number, got None")
     if not isinstance(other, Tensor):
         try:
-            return operand(x)
+            return operand(x, op.name)
         except (TypeError, ValueError) as error:
             raise explained(op, error, (x, other), ()) from error
     device = other.device
@@ -76,26 +78,28 @@ def _beside(op: Any, x: Any, other: Any) -> Tensor:
             f"eg.tensor(..., device={str(device)!r})"
         )
     if isinstance(x, (list, tuple)) and holds_tensor(x):
-        return operand(x)
+        return operand(x, op.name)
     try:
-        return wrap(to_buffer(x, device=device, copy=shared()))
+        return wrap(to_buffer(x, device=device, copy=shared(), name=op.name))
     except (TypeError, ValueError) as error:
         raise explained(op, error, (x, other), ()) from error
 
 
-def promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def promoted(a: Tensor, b: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Two tensors with one dtype: floats as in NumPy, an integer takes the float's."""
     first, second = a._data.dtype, b._data.dtype
     if first == second:
         return a, b
-    dtype = promoted_dtype(first, second)
+    dtype = promoted_dtype(first, second, name)
     return cast(a, dtype), cast(b, dtype)
 
 
-def promoted_dtype(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
+def promoted_dtype(
+    first: np.dtype[Any], second: np.dtype[Any], name: str
+) -> np.dtype[Any]:
     """The dtype of an op on two dtypes; see ``promoted``."""
     if first.kind in "SU" or second.kind in "SU":
-        raise DTypeError(f"expected numbers, got dtypes {first} and {second}")
+        raise DTypeError(f"{name}: expected numbers, got dtypes {first} and {second}")
     if first.kind in "biu" and second.kind in INEXACT:
         return second
     if second.kind in "biu" and first.kind in INEXACT:
@@ -110,11 +114,11 @@ def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     return OPS["astype"].entry(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
 
 
-def common_dtype(inputs: list[Tensor]) -> list[Tensor]:
+def common_dtype(inputs: list[Tensor], name: str) -> list[Tensor]:
     dtype = inputs[0]._data.dtype
     for x in inputs[1:]:
         if x._data.dtype != dtype:
-            dtype = promoted_dtype(dtype, x._data.dtype)
+            dtype = promoted_dtype(dtype, x._data.dtype, name)
     return [cast(x, dtype) for x in inputs]
 
 
@@ -135,6 +139,8 @@ def explained(
     if isinstance(error, EagergradError):
         return error
     devices = {str(x.device) for x in inputs if isinstance(x, Tensor)}
+    if isinstance(error, TypeError):  # an index or labels
+        devices |= {str(device_of(x)) for x in params if type(x) in BUFFERS}
     if len(devices) > 1:
         return DeviceError(
             f"{op.name}: operands on different devices: {', '.join(sorted(devices))}; "

@@ -55,6 +55,19 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": elementwise.absolute,
     "invert": elementwise.invert,
 }
+
+
+def _reshape(self: Tensor, *shape: Any) -> Any:
+    """x.reshape((2, 3)) or x.reshape(2, 3), as NumPy's arrays take it."""
+    return shapes.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+
+def _transpose(self: Tensor, *axes: Any) -> Any:
+    """x.transpose(), x.transpose((1, 0)) or x.transpose(1, 0)."""
+    one = len(axes) == 1 and not isinstance(axes[0], int)
+    return shapes.transpose(self, axes[0] if one else axes or None)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "to": elementwise.to,
     "astype": elementwise.astype,
@@ -67,8 +80,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "argmin": reductions.argmin,
     "any": reductions.any,
     "all": reductions.all,
-    "reshape": shapes.reshape,
-    "transpose": shapes.transpose,
+    "reshape": _reshape,
+    "transpose": _transpose,
     "swapaxes": shapes.swapaxes,
     "squeeze": shapes.squeeze,
     "ravel": shapes.ravel,

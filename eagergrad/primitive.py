@@ -30,6 +30,7 @@ must not multiply by masks (0 * inf is nan; select with ``where``).
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import CodeType, FunctionType
@@ -129,13 +130,17 @@ class Op:
         )
 
     def _implementation(self, backend: Backend) -> Callable[..., Any]:
-        if self.numpy is not None and backend is NUMPY:
-            found: Callable[..., Any] = self.numpy
-        elif self.forward is None:
-            found = getattr(backend.xp, self.name)
-        else:
-            found = partial(self.forward, backend.xp)
+        found = self.bare(backend)
         return found if checked is None else checked(self, found)
+
+    def bare(self, backend: Backend) -> Callable[..., Any]:
+        """The implementation without a check around it."""
+        if self.numpy is not None and backend is NUMPY:
+            return self.numpy
+        if self.forward is None:
+            found: Callable[..., Any] = getattr(backend.xp, self.name)
+            return found
+        return partial(self.forward, backend.xp)
 
     def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
         return tuple(rule and lowered(rule, backend) for rule in self.rules)
@@ -169,7 +174,13 @@ checked: Callable[[Op, Callable[..., Any]], Callable[..., Any]] | None = None
 
 
 def has_nan(value: Any) -> str:
-    """'nan' or 'inf' when a floating buffer holds one, else ''."""
+    """'nan' or 'inf' when a number, a tensor or a list of them holds one, else ''."""
+    if isinstance(value, (list, tuple)):
+        found = {has_nan(item) for item in value}
+        return "nan" if "nan" in found else "inf" if "inf" in found else ""
+    if isinstance(value, (float, complex)):
+        return "nan" if cmath.isnan(value) else "inf" if cmath.isinf(value) else ""
+    value = getattr(value, "_data", value)
     if type(value) not in BUFFERS and not hasattr(value, "dtype"):
         return ""
     if value.dtype.kind not in INEXACT:
@@ -178,6 +189,12 @@ def has_nan(value: Any) -> str:
     if bool(xp.isnan(value).any()):
         return "nan"
     return "inf" if bool(xp.isinf(value).any()) else ""
+
+
+def newly_nan(result: Any, given: Any) -> str:
+    """'nan' or 'inf' when a result holds one, and what it was made of did not."""
+    found = has_nan(result)
+    return "" if not found or has_nan(given) in ("nan", found) else found
 
 
 def forget() -> None:
@@ -327,7 +344,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
         try:
             node = x._node
         except AttributeError:
-            x = operand(x)
+            x = operand(x, op.name)
             node = x._node
         data = x._data
         try:
@@ -374,7 +391,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
             y = b._data
             dtype = x.dtype
             if dtype is not y.dtype:
-                a, b = promoted(a, b)
+                a, b = promoted(a, b, op.name)
                 x, y = a._data, b._data
                 node_a, node_b = a._node, b._node
                 dtype = x.dtype
@@ -423,7 +440,7 @@ def _entry_params(op: Op) -> Callable[..., Tensor]:
 
     def entry(x: Any, *params: Any) -> Tensor:
         if type(x) not in TENSORS:
-            x = operand(x)
+            x = operand(x, op.name)
         data = x._data
         try:
             z = impl[type(data)](data, *params)
@@ -457,12 +474,12 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
 
     def entry(*args: Any) -> Tensor:
         inputs: list[Any] = [
-            x if type(x) in TENSORS or type(x) in SCALARS else operand(x)
+            x if type(x) in TENSORS or type(x) in SCALARS else operand(x, op.name)
             for x in args[:arity]
         ]
         params = args[arity:]
         if all(type(x) in SCALARS for x in inputs):
-            inputs[0] = operand(inputs[0])
+            inputs[0] = operand(inputs[0], op.name)
         datas = [x if type(x) in SCALARS else x._data for x in inputs]
         kind = next(type(x._data) for x in inputs if type(x) not in SCALARS)
         try:
@@ -490,7 +507,9 @@ def _entry_several(op: Op) -> Callable[..., Any]:
     arity = op.arity
 
     def entry(*args: Any) -> tuple[Tensor, ...]:
-        inputs = [x if type(x) in TENSORS else operand(x) for x in args[:arity]]
+        inputs = [
+            x if type(x) in TENSORS else operand(x, op.name) for x in args[:arity]
+        ]
         params = args[arity:]
         datas = [x._data for x in inputs]
         try:
@@ -526,10 +545,10 @@ def _entry_list(op: Op) -> Callable[..., Tensor]:
     impl = op.impl
 
     def entry(arrays: Any, *params: Any) -> Tensor:
-        inputs = [x if type(x) in TENSORS else operand(x) for x in arrays]
+        inputs = [x if type(x) in TENSORS else operand(x, op.name) for x in arrays]
         if not inputs:
             raise ShapeError(f"{op.name}: expected at least one array, got none")
-        inputs = common_dtype(inputs)
+        inputs = common_dtype(inputs, op.name)
         datas = [x._data for x in inputs]
         try:
             z = impl[type(datas[0])](datas, *params)
@@ -674,7 +693,7 @@ _LOWERED: dict[tuple[Rule, Backend], Rule] = {}
 def _lowered_value(value: Any, backend: Backend) -> Any:
     op = getattr(value, "op", None)
     if isinstance(op, Op):
-        implementation: Rule = op.impl[backend.buffer]
+        implementation: Rule = op.bare(backend)
         if op.keeps:
             return lambda *args: implementation(*args)[0]
         return implementation

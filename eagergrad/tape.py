@@ -430,7 +430,7 @@ _PACKAGE = __name__.partition(".")[0] + "."
 class UserOp:
     """An op recorded by hand: a name and a backward function over Tensors."""
 
-    __slots__ = ("backward", "name", "outputs", "shadow")
+    __slots__ = ("backward", "devices", "name", "outputs", "shadow")
     form = "user"
     plain = 0
 
@@ -439,11 +439,13 @@ class UserOp:
         name: str,
         backward: Callable[..., Sequence[Any]],
         outputs: tuple[Any, ...],
+        devices: tuple[Any, ...],
         shadow: Tape | None,
     ):
         self.name = name
         self.backward = backward
         self.outputs = outputs  # (shape, dtype, device) of each
+        self.devices = devices  # of the inputs
         self.shadow = shadow  # what the stop_recording block before it computed
 
 
@@ -513,7 +515,8 @@ def record_user_op(
                 "record on an identity of it"
             )
     specs = tuple((out.shape, out.dtype, out.device) for out in outputs)
-    op = UserOp(name, backward_function, specs, shadow)
+    devices = tuple(tensor.device for tensor in inputs)
+    op = UserOp(name, backward_function, specs, devices, shadow)
     if not outputs:
         return
     producer = record(tapes, op, nodes, (), outputs[0])

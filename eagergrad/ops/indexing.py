@@ -10,7 +10,7 @@ from ..operands import operand, shared
 from ..primitive import linear
 from ..tensor import Tensor
 from .reductions import is_half
-from .shapes import reshape
+from .shapes import _axis, reshape
 
 _getitem = linear(
     "getitem",
@@ -52,12 +52,12 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     >>> take(tensor([1.0, 2.0, 3.0]), [2, 0]).tolist()
     [3.0, 1.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "take")
     if axis is None:
         return getitem(reshape(x, -1), indices)
     index = _plain(indices)
     index = np.asarray(index) if isinstance(index, (list, tuple)) else index
-    return _getitem(x, (slice(None),) * (axis % x.ndim) + (index,))
+    return _getitem(x, (slice(None),) * _axis(axis, x.ndim, "take") + (index,))
 
 
 def _plain(index: Any) -> Any:

@@ -33,7 +33,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
     >>> softmax(tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
-    return _softmax(_floating(x), axis)
+    return _softmax(_floating(x, "softmax"), axis)
 
 
 @primitive()
@@ -54,7 +54,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     >>> log_softmax(tensor([1000.0, 0.0])).tolist()
     [0.0, -1000.0]
     """
-    return _log_softmax(_floating(x), axis)
+    return _log_softmax(_floating(x, "log_softmax"), axis)
 
 
 @primitive(keeps=True)
@@ -105,9 +105,17 @@ def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
     >>> round(softmax_cross_entropy(tensor([[0.0, 0.0]]), [1]).item(), 4)
     0.6931
     """
-    logits = _floating(logits)
-    labels = labels if isinstance(labels, Tensor) else operand(labels)
+    logits = _floating(logits, "softmax_cross_entropy")
+    labels = (
+        labels
+        if isinstance(labels, Tensor)
+        else operand(labels, "softmax_cross_entropy")
+    )
     kind = labels.dtype.kind
+    if not logits.ndim:
+        raise ShapeError(
+            "softmax_cross_entropy: logits need an axis of classes, got shape ()"
+        )
     if kind in "iu":
         if labels.shape != logits.shape[:-1]:
             raise ShapeError(

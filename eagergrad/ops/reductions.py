@@ -185,7 +185,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> round(logsumexp(tensor([1000.0, 1000.0])).item(), 4)
     1000.6931
     """
-    x = _floating(x)
+    x = _floating(x, "logsumexp")
     return _logsumexp(x, _normal(axis), keepdims)
 
 
@@ -259,6 +259,6 @@ def _normal(axis: Any) -> Axis:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
-def _floating(x: Any) -> Any:
-    x = x if isinstance(x, Tensor) else operand(x)
+def _floating(x: Any, name: str) -> Any:
+    x = x if isinstance(x, Tensor) else operand(x, name)
     return x.astype("float32") if x.dtype.kind in "biu" else x

@@ -61,7 +61,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     >>> swapaxes(zeros((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
-    x = x if hasattr(x, "ndim") else operand(x)
+    x = x if hasattr(x, "ndim") else operand(x, "swapaxes")
     axis1 = _axis(axis1, x.ndim, "swapaxes")
     axis2 = _axis(axis2, x.ndim, "swapaxes")
     axes = list(range(x.ndim))
@@ -100,7 +100,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     >>> expand_dims(tensor([1.0, 2.0]), 0).shape
     (1, 2)
     """
-    x = x if hasattr(x, "ndim") else operand(x)
+    x = x if hasattr(x, "ndim") else operand(x, "expand_dims")
     axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     rank = x.ndim + len(axes)
     places = {_axis(i, rank, "expand_dims") for i in axes}
@@ -116,7 +116,7 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     >>> squeeze(tensor([[1.0, 2.0]])).shape
     (2,)
     """
-    x = x if hasattr(x, "ndim") else operand(x)
+    x = x if hasattr(x, "ndim") else operand(x, "squeeze")
     if axis is None:
         return _reshape(x, tuple(n for n in x.shape if n != 1))
     axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
@@ -193,7 +193,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
     >>> [part.tolist() for part in split(tensor([1.0, 2.0, 3.0]), [1])]
     [[1.0], [2.0, 3.0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "split")
     axis = _axis(axis, x.ndim, "split")
     length = x.shape[axis]
     if isinstance(indices_or_sections, int):

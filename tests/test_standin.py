@@ -1,0 +1,705 @@
+"""Every op and interface on a device of another kind: the CPU's numbers, no copies."""
+
+import copy
+import operator
+import pickle
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import standin
+from op_cases import ALL, SMOOTH, draw
+from standin import COUNTS, Buffer
+
+import eagergrad as eg
+from eagergrad import primitive
+from eagergrad.device import BACKENDS, BUFFERS, CPU
+from eagergrad.errors import DeviceError
+
+
+@pytest.fixture
+def gpu():
+    """The stand-in device."""
+    with standin.installed() as device:
+        yield device
+
+
+def on(device, x):
+    """A Tensor with the values of an array on a device."""
+    return eg.tensor(x, device=device)
+
+
+def moved(param, device):
+    """A parameter of an op, for another device than the CPU."""
+    return device if param is CPU else param
+
+
+def case_on(case, device):
+    """The same call of an op with what it has of devices among its parameters."""
+    params = [moved(p, device) for p in case.params]
+    if case.op.name == "integer_cross_entropy":
+        params = [on(device, p)._data for p in params]
+    return case._replace(params=tuple(params))
+
+
+def agree(got, expected, rtol=1e-13):
+    """On the device, with the CPU's dtype, shape and values."""
+    assert type(got._data) is Buffer
+    assert got.device == "standin"
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol, rtol)
+
+
+@contextmanager
+def no_copies():
+    """Nothing is copied between host and device inside the block."""
+    before = COUNTS.copy()
+    yield
+    made = COUNTS - before
+    assert (made["to_host"], made["to_device"]) == (0, 0)
+
+
+def counted(f):
+    """The copies (to the host, to the device) that a call makes, and its result."""
+    before = COUNTS.copy()
+    result = f()
+    made = COUNTS - before
+    return (made["to_host"], made["to_device"]), result
+
+
+# The stand-in itself
+
+
+def test_stand_in_buffers_refuse_what_cupy_refuses(gpu):
+    x, array = on(gpu, [1.0, 2.0])._data, np.ones(2, "f4")
+    with pytest.raises(TypeError, match="Implicit conversion"):
+        np.asarray(x)
+    for f in (operator.add, operator.iadd, operator.matmul, np.add, np.maximum):
+        with pytest.raises(TypeError, match="Unsupported type"):
+            f(x, array)
+    for f in (operator.add, np.add):
+        with pytest.raises(TypeError, match="Unsupported type"):
+            f(array, x)
+    with pytest.raises(TypeError, match="Unsupported type"):
+        standin.xp.concatenate([x, array])
+    with pytest.raises(BufferError):
+        np.from_dlpack(x)
+
+
+def test_stand_in_buffers_stay_on_the_device(gpu):
+    x = on(gpu, [1.0, 2.0])._data
+    with no_copies():
+        results = [x + 1, 2.0 * x, x + np.array(1.0), -x, x.sum(), x[0], x[[1, 0]]]
+        results += [x == x, x.T, np.exp(x), np.broadcast_to(x, (3, 2)), x[x > 1]]
+        x += x
+    assert [type(y) for y in results] == [Buffer] * len(results)
+    assert x.get().tolist() == [2.0, 4.0]
+
+
+def test_stand_in_counts_copies(gpu):
+    COUNTS.clear()
+    x = standin.xp.asarray(np.ones(3))
+    assert (COUNTS["to_device"], COUNTS["to_host"], COUNTS["bytes"]) == (1, 0, 24)
+    assert x.sum().item() == 3
+    assert (COUNTS["to_device"], COUNTS["to_host"], COUNTS["bytes"]) == (1, 1, 32)
+    assert COUNTS["calls"] == 1
+
+
+def test_stand_in_is_gone_afterwards():
+    with standin.installed() as device:
+        eg.gradients_function(eg.exp)(on(device, 1.0))
+        assert any(Buffer in table for table in primitive.ByBuffer.made)
+    assert "standin" not in BACKENDS
+    assert Buffer not in BUFFERS
+    assert not any(Buffer in table for table in primitive.ByBuffer.made)
+    with pytest.raises(DeviceError, match="'standin' is unknown"):
+        eg.device("standin")
+
+
+# Ops
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_values(gpu, case):
+    there = case_on(case, gpu)
+    arrays = [on(gpu, x) for x in case.arrays]
+    with no_copies():
+        y = there(*arrays)
+    agree(y, case(*case.arrays))
+
+
+def weights(y):
+    """Cotangents that are made on the device: no two equal, and constant."""
+    return eg.cos(eg.stop_gradient(y))
+
+
+def first(case, arrays, sources):
+    """The gradients of c . f for a constant c."""
+    with eg.GradientTape() as tape:
+        tape.watch(sources)
+        y = case(*arrays)
+    return tape.gradient(y, sources, weights(y))
+
+
+def second(case, arrays, sources):
+    """The gradients of a fixed combination of the first gradients."""
+    with eg.GradientTape() as tape:
+        tape.watch(sources)
+        total = 0.0
+        for g in first(case, arrays, sources):
+            total += eg.sum(g * weights(g))
+    return tape.gradient(total, sources)
+
+
+@pytest.mark.parametrize("derivative", [first, second])
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_gradients(gpu, case, derivative):
+    def run(device):
+        arrays = [on(device, x) for x in case.arrays]
+        sources = [arrays[i] for i in case.sources]
+        there = case if device == "cpu" else case_on(case, device)
+        with no_copies():
+            return derivative(there, arrays, sources)
+
+    for got, expected in zip(run(gpu), run("cpu"), strict=True):
+        if expected is None:
+            assert got is None
+        else:
+            agree(got, expected, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["float16", "float32"])
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_gradients_of_short_floats(gpu, case, name):
+    """Half types take other branches: they accumulate in float32 on either device."""
+
+    def run(device):
+        arrays = [on(device, x) for x in case.cast(name)]
+        there = case if device == "cpu" else case_on(case, device)
+        return first(there, arrays, [arrays[i] for i in case.sources])
+
+    for got, expected in zip(run(gpu), run("cpu"), strict=True):
+        agree(got, expected, 8 * np.finfo(name).eps)
+
+
+INDICES = [
+    np.array([2, 0, 2, 2]),
+    [2, 0, 2],
+    np.array(1),
+    np.array([True, False, True]),
+    (slice(None), np.array([1, -1])),
+    (np.array([[0], [1]]), np.array([1, 1, 0])),
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_index_arrays_of_numpy(gpu, index):
+    x = draw((3, 2))
+    f = eg.value_and_gradients_function(lambda x: x[index] * x[index])
+    y, (g,) = f(on(gpu, x))
+    expected, (slope,) = f(x)
+    agree(y, expected)
+    agree(g, slope)
+
+
+@pytest.mark.parametrize("index", INDICES[:4], ids=repr)
+def test_index_tensors_stay_on_the_device(gpu, index):
+    x, there = draw((3, 2)), on(gpu, index)
+    arguments = on(gpu, x)
+    with no_copies():
+        y, (g,) = eg.value_and_gradients_function(lambda x: x[there] * x[there])(
+            arguments
+        )
+    expected, (slope,) = eg.value_and_gradients_function(lambda x: x[index] ** 2)(x)
+    agree(y, expected)
+    agree(g, slope)
+
+
+def test_take_and_split_and_iteration(gpu):
+    x = draw((3, 2))
+    there = on(gpu, x)
+    agree(eg.take(there, [2, 0], axis=0), eg.take(x, [2, 0], axis=0))
+    agree(eg.take(there, on(gpu, [1, 1]), axis=1), eg.take(x, [1, 1], axis=1))
+    for got, expected in zip(there, x, strict=True):
+        agree(got, eg.tensor(expected))
+    for got, expected in zip(eg.split(there, [1]), eg.split(x, [1]), strict=True):
+        agree(got, expected)
+
+
+# Gradient interfaces
+
+
+def test_second_derivative_by_nested_tapes(gpu):
+    def run(device):
+        x = on(device, [0.5, -2.0, 3.0])
+        with eg.GradientTape() as outer:
+            outer.watch(x)
+            with eg.GradientTape() as inner:
+                inner.watch(x)
+                y = eg.tanh(x) * x
+            g = inner.gradient(y, x)
+        return [g, outer.gradient(g, x)]
+
+    for got, expected in zip(run(gpu), run("cpu"), strict=True):
+        agree(got, expected)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_jacobians(gpu, persistent):
+    def run(device):
+        x = on(device, draw((2, 3)))
+        with eg.GradientTape(persistent) as tape:
+            tape.watch(x)
+            y = eg.softmax(x * x)
+        if not persistent:
+            return [tape.jacobian(y, x)]
+        return [tape.jacobian(y, x), tape.batch_jacobian(y, x, check=True)]
+
+    for got, expected in zip(run(gpu), run("cpu"), strict=True):
+        agree(got, expected)
+
+
+def test_seeds_and_unconnected_sources(gpu):
+    x, z = on(gpu, [1.0, 2.0]), on(gpu, 3.0)
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch([x, z])
+        y = x * x
+    for seed in (3.0, [3.0, 3.0], np.full(2, 3.0), on(gpu, [3.0, 3.0])):
+        agree(tape.gradient(y, x, seed), eg.tensor([6.0, 12.0]))
+    assert tape.gradient(y, z) is None
+    agree(tape.gradient(y, z, unconnected_gradients="zero"), eg.tensor(0.0))
+
+
+@eg.custom_gradient
+def logexp(x):
+    e = eg.exp(x)
+    return eg.log(1 + e), lambda dy: dy * (1 - 1 / (1 + e))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        logexp,
+        eg.recompute_grad(lambda x: eg.sin(x) * x),
+        eg.grad_pass_through(eg.floor),
+        lambda x: x * eg.stop_gradient(x),
+        lambda x: (x > 0).astype("float32") * x,
+    ],
+    ids=["custom", "recompute", "pass_through", "stop_gradient", "cast"],
+)
+def test_functions_with_their_own_gradient(gpu, f):
+    def slope(x):
+        return eg.gradients_function(f)(x)[0]
+
+    x = [0.5, -1.5]
+    there = on(gpu, x)
+    for function in (f, slope, eg.gradients_function(lambda x: 2 * slope(x) * x)):
+        with no_copies():
+            got = function(there)
+        expected = function(eg.tensor(x))
+        agree(eg.nest.flatten(got)[0], eg.nest.flatten(expected)[0])
+
+
+def test_explanations_and_entries(gpu):
+    x = on(gpu, [1.0, 2.0])
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        y = x.astype("int32") * 2.0
+        z = x * x
+    assert "cast to int32" in tape.explain(y, x)
+    assert "is not None" in tape.explain(z, x)
+    assert "multiply: float32 (2,)" in str(tape)
+
+
+# A model
+
+
+class Net:
+    """A multilayer perceptron, its Variables on one device."""
+
+    def __init__(self, device):
+        rng = np.random.default_rng(0)
+
+        def variable(*shape):
+            values = 0.5 * rng.standard_normal(shape).astype("float32")
+            return eg.Variable(values, device=device)
+
+        self.variables = [variable(4, 8), variable(8), variable(8, 3), variable(3)]
+        self.x = on(device, rng.standard_normal((16, 4)).astype("float32"))
+        self.labels = on(device, rng.integers(0, 3, 16))
+
+    def loss(self):
+        first, bias, second, last = self.variables
+        logits = eg.relu(self.x @ first + bias) @ second + last
+        return eg.mean(eg.softmax_cross_entropy(logits, self.labels))
+
+
+OPTIMIZERS = {
+    "sgd": lambda: eg.optim.SGD(0.1),
+    "momentum": lambda: eg.optim.SGD(0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda: eg.optim.Adam(0.01),
+    "adamw": lambda: eg.optim.AdamW(0.01),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_steps(gpu, name):
+    here, there = Net("cpu"), Net(gpu)
+    for net in (here, there):
+        step, optimizer = eg.implicit_value_and_gradients(net.loss), OPTIMIZERS[name]()
+        with no_copies():
+            for _ in range(5):
+                loss, pairs = step()
+                optimizer.apply_gradients(pairs)
+        net.result = [loss, *(g for g, _ in pairs), *net.variables]
+    for got, expected in zip(there.result, here.result, strict=True):
+        agree(got, expected, 1e-5)
+
+
+def test_a_step_with_some_gradients_missing(gpu):
+    w, v = eg.Variable([1.0, 2.0], device=gpu), eg.Variable(3.0, device=gpu)
+    adam = eg.optim.Adam(0.5)
+    g = on(gpu, [1.0, 1.0])
+    with no_copies():
+        adam.apply_gradients([(g, w), (None, v)])
+        adam.apply_gradients([(g, w), (g[0], v)])
+        adam.apply_gradients([(g[1], v), (g, w)])
+    np.testing.assert_allclose(w.numpy(), [-0.5, 0.5], 1e-5)
+    np.testing.assert_allclose(v.numpy(), 2.0, 1e-5)
+
+
+def test_variables_on_the_device(gpu):
+    w = eg.Variable([1.0, 2.0], name="w", device=gpu)
+    assert w.device == gpu
+    with no_copies():
+        w.assign(w * 2)
+        w.assign_add(w)
+        w.assign_sub(w.read_value())
+    agree(w, eg.tensor([0.0, 0.0]))
+    made, _ = counted(lambda: w.assign([3.0, 4.0]))
+    assert made == (0, 1)
+    w.assign_add(1.0)
+    w.assign_sub(np.ones(2))
+    agree(w, eg.tensor([3.0, 4.0]))
+
+
+# Making tensors, random numbers
+
+MAKERS = {
+    "tensor": lambda **d: eg.tensor([[1.5, 2.0]], **d),
+    "tensor int": lambda **d: eg.tensor([1, 2], **d),
+    "tensor dtype": lambda **d: eg.tensor([1, 2], dtype="float16", **d),
+    "asarray": lambda **d: eg.asarray(np.arange(3.0), **d),
+    "zeros": lambda **d: eg.zeros((2, 3), **d),
+    "ones": lambda **d: eg.ones(4, dtype="int32", **d),
+    "full": lambda **d: eg.full((2, 2), 7, **d),
+    "full row": lambda **d: eg.full((2, 3), [1.0, 2.0, 3.0], **d),
+    "arange": lambda **d: eg.arange(2, 11, 3, **d),
+    "eye": lambda **d: eg.eye(3, 4, 1, **d),
+    "Variable": lambda **d: eg.Variable([1.0], **d),
+    "uniform": lambda **d: eg.random.uniform(size=(3, 5), **d),
+    "uniform line": lambda **d: eg.random.uniform(-1, 3, 7, **d),
+    "uniform 16": lambda **d: eg.random.uniform(size=5, dtype="float16", **d),
+    "uniform 64": lambda **d: eg.random.uniform(size=5, dtype="float64", **d),
+    "uniform one": lambda **d: eg.random.uniform(**d),
+    "normal": lambda **d: eg.random.normal(2.0, 3.0, (4, 3), **d),
+    "normal 64": lambda **d: eg.random.normal(size=7, dtype="float64", **d),
+    "permutation": lambda **d: eg.random.permutation(9, **d),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_made_on_the_device_with_the_bits_of_the_cpu(gpu, name):
+    make = MAKERS[name]
+    eg.random.seed(3)
+    expected = make(device="cpu")
+    eg.random.seed(3)
+    named = make(device=gpu)
+    eg.random.seed(3)
+    with gpu:
+        entered = make()
+    for got in (named, entered):
+        agree(got, expected, 0.0)
+    assert make(device="cpu").device == "cpu"
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "permutation"])
+def test_random_numbers_are_drawn_on_the_device(gpu, name):
+    with no_copies():
+        MAKERS[name](device=gpu)
+
+
+def test_shuffled_rows(gpu):
+    x = draw((5, 2))
+    eg.random.seed(4)
+    expected = eg.random.permutation(x)
+    eg.random.seed(4)
+    agree(eg.random.permutation(on(gpu, x)), expected, 0.0)
+
+
+def test_alike(gpu):
+    x = on(gpu, [[1, 2]])
+    agree(eg.zeros_like(x), eg.tensor([[0, 0]]))
+    agree(eg.ones_like(x, "float32"), eg.tensor([[1.0, 1.0]]))
+    agree(eg.full_like(x, 7), eg.tensor([[7, 7]]))
+    agree(eg.tensor([x[0], x[0]]), eg.tensor([[1, 2], [1, 2]]))
+    agree(eg.convert_to_tensor([x[0], x[0]]), eg.tensor([[1, 2], [1, 2]]))
+
+
+def test_default_device(gpu):
+    with eg.device("standin") as device:
+        assert device == gpu
+        x = eg.tensor([1.0, 2.0])
+        (g,) = eg.gradients_function(lambda x: x * x * x)([1.0, 2.0])
+        w = eg.Variable(1.0)
+        with eg.device("cpu"):
+            assert eg.zeros(1).device == "cpu"
+        assert eg.zeros(1).device == "standin"
+        agree(x + np.array(1.0), eg.tensor([2.0, 3.0]).astype("float64"))
+    agree(g, eg.tensor([3.0, 12.0]))
+    agree(w, eg.tensor(1.0))
+    assert eg.tensor(1.0, device="cpu").device == "cpu"
+
+
+def test_default_device_is_left_by_an_exception(gpu):
+    before = eg.zeros(1).device
+    with pytest.raises(KeyError), gpu:
+        raise KeyError
+    assert eg.zeros(1).device == before
+
+
+# Copies
+
+
+@pytest.mark.parametrize(
+    ("use", "copies"),
+    [
+        (lambda x: x.numpy(), (1, 0)),
+        (lambda x: x[0, 0].item(), (1, 0)),
+        (lambda x: x.tolist(), (1, 0)),
+        (lambda x: float(x[0, 0]), (1, 0)),
+        (lambda x: bool(x[0, 0] > 0), (1, 0)),
+        (repr, (1, 0)),
+        (lambda x: f"{x[0, 0]:.2f}", (1, 0)),
+        (lambda x: x.to("cpu"), (1, 0)),
+        (lambda x: x.to("standin"), (0, 0)),
+        (lambda x: x.to("cpu").to("standin"), (1, 1)),
+        (lambda x: eg.tensor(x, device="cpu"), (1, 0)),
+        (lambda x: eg.tensor(np.ones(3), device="standin"), (0, 1)),
+        (lambda x: eg.tensor(x), (0, 0)),
+        (lambda x: eg.asarray(x), (0, 0)),
+        (lambda x: eg.Variable(x), (0, 0)),
+        (copy.deepcopy, (0, 0)),
+        (lambda x: x + 1, (0, 0)),
+        (lambda x: x.device, (0, 0)),
+        (pickle.dumps, (1, 0)),
+    ],
+    ids=lambda value: None if callable(value) else str(value),
+)
+def test_copies_are_made_where_asked_for_and_once(gpu, use, copies):
+    x = on(gpu, draw((2, 3)))
+    assert counted(lambda: use(x))[0] == copies
+
+
+def test_values_come_back_as_they_were(gpu):
+    x = draw((2, 3))
+    there = on(gpu, x)
+    assert there.numpy().tolist() == there.tolist() == x.tolist()
+    assert there.to("cpu").device == "cpu"
+    assert type(there.to("cpu")._data) is np.ndarray
+    agree(there.to("cpu").to(gpu), eg.tensor(x))
+    assert "device='standin" in repr(there)
+    assert eg.sum(there).item() == pytest.approx(x.sum())
+    again = pickle.loads(pickle.dumps(there))
+    agree(again, eg.tensor(x))
+
+
+def test_what_numpy_returns_is_a_copy_of_the_callers_own(gpu):
+    x = on(gpu, [1.0, 2.0])
+    x.numpy()[0] = 5
+    given = np.ones(2)
+    y = eg.asarray(given, device=gpu)
+    given[0] = 5
+    assert x.tolist() == [1.0, 2.0]
+    assert y.tolist() == [1.0, 1.0]
+
+
+def test_gradient_comes_back_to_the_device_of_the_source(gpu):
+    for origin, target in ((gpu, "cpu"), ("cpu", gpu)):
+        x = on(origin, [1.0, 2.0])
+        with eg.GradientTape() as tape:
+            tape.watch(x)
+            y = x.to(target) ** 3
+        g = tape.gradient(y, x)
+        assert y.device == target
+        assert g.device == origin
+        assert g.tolist() == [3.0, 12.0]
+
+
+def test_second_derivative_across_devices(gpu):
+    x = on(gpu, [1.0, 2.0])
+    with eg.GradientTape() as outer:
+        outer.watch(x)
+        with eg.GradientTape() as inner:
+            inner.watch(x)
+            y = x.to("cpu") ** 3
+        g = inner.gradient(y, x)
+    agree(outer.gradient(g, x), eg.tensor([6.0, 12.0]))
+
+
+@pytest.mark.parametrize("device", ["standin", "cpu"])
+def test_save_and_load(gpu, tmp_path, device):
+    tree = {"w": eg.Variable([1.0, 2.0], device=gpu), "n": [on(gpu, 3), 4]}
+    made, _ = counted(lambda: eg.save(tmp_path / "file", tree))
+    assert made == (2, 0)
+    loaded = eg.load(tmp_path / "file", device=device)
+    assert loaded["w"].device == loaded["n"][0].device == device
+    assert loaded["w"].tolist() == [1.0, 2.0]
+    assert loaded["n"][0].item() == 3
+    with eg.device(device):
+        assert eg.load(tmp_path / "file")["w"].device == device
+
+
+# Mixing
+
+
+def mixes(f):
+    """The call raises a DeviceError that names both devices and says what to do."""
+    with pytest.raises(DeviceError) as caught:
+        f()
+    message = str(caught.value)
+    assert "cpu" in message.lower()
+    assert "standin" in message
+    assert ".to" in message or "device=" in message
+    return message
+
+
+MIXTURES = {
+    "add": lambda x, y: x + y,
+    "multiply": lambda x, y: x * y,
+    "power": lambda x, y: x**y,
+    "maximum": eg.maximum,
+    "less": lambda x, y: x < y,
+    "matmul": lambda x, y: x @ y,
+    "where": lambda x, y: eg.where(x > 0, x, y),
+    "where condition": lambda x, y: eg.where(x > 0, y, y),
+    "clip": lambda x, y: eg.clip(x, y, 3.0),
+    "concatenate": lambda x, y: eg.concatenate([x, y]),
+    "stack": lambda x, y: eg.stack([x, y]),
+    "tensor": lambda x, y: eg.tensor([x, y]),
+    "assign": lambda x, y: eg.Variable(x).assign(y),
+    "assign_add": lambda x, y: eg.Variable(x).assign_add(y),
+    "assign_sub": lambda x, y: eg.Variable(x).assign_sub(y),
+    "apply_gradients": lambda x, y: eg.optim.SGD(1.0).apply_gradients(
+        [(x, eg.Variable(y))]
+    ),
+    "softmax_cross_entropy": lambda x, y: eg.softmax_cross_entropy(
+        x.reshape((1, 2)), y[:1].astype("int64")
+    ),
+    "softmax_cross_entropy, probabilities": eg.softmax_cross_entropy,
+}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixing_devices(gpu, name, swapped):
+    pair = [on(gpu, [1.0, 2.0]), on("cpu", [1.0, 1.0])]
+    if swapped:
+        pair.reverse()
+    message = mixes(lambda: MIXTURES[name](*pair))
+    op = name.split()[0].strip(",")
+    if op == "where" or (op in primitive.OPS and op != "less"):
+        assert op in message
+
+
+def test_mixing_devices_in_seeds(gpu):
+    x = on(gpu, [1.0, 2.0])
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+    mixes(lambda: tape.gradient(y, x, on("cpu", [1.0, 1.0])))
+    agree(tape.gradient(y, x), eg.tensor([2.0, 4.0]))
+
+
+def test_mixing_devices_in_an_index(gpu):
+    x = on("cpu", [1.0, 2.0])
+    mixes(lambda: x[on(gpu, [0, 1])])
+
+
+def test_mixing_devices_in_a_gradient_function(gpu):
+    f = eg.custom_gradient(lambda x: (x * 1.0, lambda dy: on("cpu", [1.0, 1.0])))
+    mixes(lambda: eg.gradients_function(f)(on(gpu, [1.0, 2.0])))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, array: x + array,
+        lambda x, array: array + x,
+        lambda x, array: x * array.tolist(),
+        lambda x, array: x @ array,
+        lambda x, array: array @ x,
+        lambda x, array: np.maximum(array, x),
+        lambda x, array: eg.where(x > 0, x, array),
+        lambda x, array: eg.where(array > 0, x, x),
+        lambda x, array: eg.concatenate([x, array]),
+        lambda x, array: eg.stack([array, x]),
+        lambda x, array: eg.softmax_cross_entropy(x, array),
+        lambda x, array: eg.softmax_cross_entropy(x.reshape((2, 1)), np.zeros(2, int)),
+    ],
+)
+def test_numpy_arrays_beside_a_device_tensor(gpu, f):
+    mixes(lambda: f(on(gpu, [1.0, 2.0]), np.ones(2, "float32")))
+
+
+@pytest.mark.parametrize("number", [2, 2.0, True, np.float32(2), np.array(2.0, "f4")])
+def test_numbers_beside_a_device_tensor(gpu, number):
+    x, here = on(gpu, [1.0, 2.0]), eg.tensor([1.0, 2.0])
+    for f in (
+        lambda x: x + number,
+        lambda x: number * x,
+        lambda x: x**number,
+        lambda x: eg.maximum(x, number),
+        lambda x: eg.where(x > 1, x, number),
+        lambda x: eg.clip(x, 0, number),
+        lambda x: x > number,
+        lambda x: eg.gradients_function(lambda x: x * number / (x + number))(x)[0],
+    ):
+        agree(f(x), f(here), 1e-6)
+
+
+def test_numpy_does_not_take_a_device_tensor_in(gpu):
+    x = on(gpu, [1.0, 2.0])
+    for convert in (np.asarray, np.array, lambda x: np.asarray(x, "f8")):
+        with pytest.raises(TypeError, match=r"standin.*\.numpy\(\)"):
+            convert(x)
+    agree(np.exp(x), eg.exp([1.0, 2.0]), 1e-6)
+    agree(np.sum(x), eg.tensor(3.0))
+
+
+def test_exporting_is_refused(gpu):
+    with pytest.raises(BufferError):
+        on(gpu, 1.0).__dlpack__()
+
+
+def test_after_an_error_the_tape_goes_on(gpu):
+    x = on(gpu, [1.0, 2.0])
+    w = eg.Variable([1.0, 1.0], device=gpu)
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        y = x * x * w
+        mixes(lambda: y + on("cpu", [1.0, 1.0]))
+        mixes(lambda: w.assign(on("cpu", [1.0, 1.0])))
+        z = y * 2
+    grads = tape.gradient(z, [x, w])
+    agree(grads[0], eg.tensor([4.0, 8.0]))
+    agree(grads[1], eg.tensor([2.0, 8.0]))
+    agree(w, eg.tensor([1.0, 1.0]))
+
+
+def test_nan_check(gpu):
+    x = on(gpu, [-1.0, 1.0])
+    with eg.debug(), pytest.raises(eg.errors.NaNError, match="log made nan"):
+        eg.log(x)
+    agree(eg.sqrt(x * x), eg.tensor([1.0, 1.0]))
