@@ -312,7 +312,8 @@ class GradientTape:
         """What was recorded, in order: one Entry per op."""
         tape = self._recording()
         nodes = [node for entry in tape.entries if (node := entry()) is not None]
-        return [Entry(node) for node in nodes if node.op is not None]
+        ops = [node for node in nodes if node.op is not None]
+        return [Entry(node) for node in ops if node.op.form != "item"]
 
     def __str__(self) -> str:
         if self._tape is None:

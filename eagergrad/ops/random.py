@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-import secrets
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ class Generator:
     def seed(self, seed: int | None = None) -> None:
         """Start again from a seed; None takes one from the operating system."""
         if seed is None:
-            seed = secrets.randbits(64)
+            seed = int.from_bytes(os.urandom(8), "little")
         self.state = (operator.index(seed) % 2**64, 0)
 
     def _advance(self, kind: str, count: int, dtype: Any) -> tuple[int, int]:
