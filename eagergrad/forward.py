@@ -44,6 +44,13 @@ class _Pushes(list["ref[Node]"]):
             owner.push(node)
 
 
+class _Accumulator(Tape):
+    """The tape of a ForwardAccumulator."""
+
+    __slots__ = ()
+    carries_tangents = True
+
+
 class ForwardAccumulator:
     """Carries tangents of ``primals`` through what is computed in its ``with`` block.
 
@@ -59,7 +66,7 @@ class ForwardAccumulator:
     __slots__ = ("__weakref__", "_buffers", "_inside", "_tangents", "_tape")
 
     def __init__(self, primals: Any, tangents: Any):
-        self._tape = Tape(watches_variables=False, persistent=True)
+        self._tape = _Accumulator(watches_variables=False, persistent=True)
         self._tape.entries = _Pushes(self)
         self._inside = False
         self._tangents: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()

@@ -103,6 +103,7 @@ class Tape:
         "variables",
         "watches_variables",
     )
+    carries_tangents = False  # True for the tape of a forward accumulator
 
     def __init__(
         self,
@@ -486,6 +487,32 @@ def record_operation(
                 )
     record_user_op(name, outputs, inputs, backward_function, _shadow.get())
     _shadow.set(None)
+
+
+def record_operation_backprop_only(
+    name: str,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    backward_function: Callable[..., Sequence[Any]],
+) -> None:
+    """``record_operation`` on gradient tapes only: accumulators see no operation."""
+    _record_for(False, name, outputs, inputs, backward_function)
+
+
+def record_operation_forwardprop_only(
+    name: str,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    backward_function: Callable[..., Sequence[Any]],
+) -> None:
+    """``record_operation`` on forward accumulators only, not on gradient tapes."""
+    _record_for(True, name, outputs, inputs, backward_function)
+
+
+def _record_for(forward: bool, name: str, *rest: Any) -> None:
+    tapes = tuple(t for t in _active.get() if t.carries_tangents is forward)
+    with recording_on(tapes):
+        record_operation(name, *rest)
 
 
 def record_user_op(

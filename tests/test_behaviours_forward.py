@@ -220,3 +220,24 @@ def test_mistakes():
         acc = FA(C(1), C(1))
     with acc, pytest.raises(ValueError, match="already"):
         acc.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("record", "gradient", "tangent"),
+    [
+        (eg.tape.record_operation, 42.0, 42.0),
+        (eg.tape.record_operation_backprop_only, 42.0, None),
+        (eg.tape.record_operation_forwardprop_only, None, 42.0),
+    ],
+)
+def test_operation_for_tapes_or_accumulators_only(record, gradient, tangent):
+    x = C(1.0)
+    with FA(x, C(1.0)) as acc, T() as tape:
+        tape.watch(x)
+        with eg.tape.stop_recording():
+            y = eg.identity(x)
+        record("op", [y], [x], lambda dy: [42.0 * dy])
+    found = acc.jvp(y)
+    assert (None if found is None else found.item()) == tangent
+    found = tape.gradient(y, x)
+    assert (None if found is None else found.item()) == gradient
