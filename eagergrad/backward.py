@@ -39,7 +39,7 @@ def sweep(
     debugged = tape.places is not None or primitive.checked is not None
     watched = lift or debugged
     if tape.late:
-        entries = _in_order(tape, cotangents)
+        entries = in_order(tape, cotangents)
     else:
         entries = tape.entries if consume else tape.entries[:]
     # Sources with an entry: nothing older than the last of them matters, unless there
@@ -272,7 +272,7 @@ def as_gradient(value: Any, device: Device | None) -> Tensor:
     return wrap(to_buffer(value, None, device))
 
 
-def _in_order(tape: Tape, targets: dict[Node, Any]) -> list[Any]:
+def in_order(tape: Tape, targets: dict[Node, Any]) -> list[Any]:
     """The entries the targets need, inputs before outputs.
 
     Only for a tape on which an operation was recorded after its output had been used.

@@ -24,7 +24,8 @@ from .errors import (
 from .operands import holds_tensor
 from .ops.creation import convert_to_tensor, zeros, zeros_like
 from .ops.elementwise import astype
-from .ops.shapes import stack
+from .ops.shapes import concatenate, stack
+from .rows import sweep_rows
 from .tape import Node, Tape, active, caller_depth, pop, push
 from .tensor import INEXACT, Tensor, Variable, to_buffer, wrap
 
@@ -218,9 +219,11 @@ class GradientTape:
         """The derivatives of every element of ``target`` by every element of sources.
 
         Shapes: target.shape + source.shape.  The result is nested as the target, each
-        leaf as the sources.  ``parallel_iterations`` and ``experimental_use_pfor`` are
-        TensorFlow's and change no value.
+        leaf as the sources.  Many rows are propagated in one sweep, at most
+        ``parallel_iterations`` (1024) to bound the memory; or one by one without
+        ``experimental_use_pfor``.  Neither changes a value.
         """
+        chunk = (parallel_iterations or 1024) if experimental_use_pfor else 1
         zero = wants_zeros(unconnected_gradients)
         tape = self._recording()
         targets = _tensors("target", target)
@@ -230,12 +233,12 @@ class GradientTape:
         results = []
         try:
             for y in targets:
-                rows = [
-                    swept(tape, [y], [_one_hot(y, i)], flat, consume=False)
-                    for i in range(y.size)
+                parts = [
+                    _rows(tape, y, range(y.size)[i : i + chunk], flat)
+                    for i in range(0, y.size, chunk)
                 ]
                 columns = [
-                    _stacked([row[j] for row in rows], y, x, zero)
+                    _joined([part[j] for part in parts], y, x, zero)
                     for j, x in enumerate(flat)
                 ]
                 results.append(nest.pack_sequence_as(sources, columns))
@@ -510,23 +513,41 @@ def _seed(index: int, y: Tensor, seed: Any) -> Any:
     return seed + zeros_like(y)
 
 
-def _one_hot(y: Tensor, index: int) -> Tensor:
-    seed = np.zeros(y.size, y.dtype)
-    seed[index] = 1
-    return _put(seed, y)
+def _rows(tape: Tape, y: Tensor, rows: range, sources: list[Tensor]) -> list[Any]:
+    """Some rows of the Jacobians of y by the sources: (rows, *x.shape), or None."""
+    seeds = np.zeros((len(rows), y.size), y.dtype)
+    seeds[range(len(rows)), rows] = 1
+    g = wrap(to_buffer(seeds.reshape((len(rows), *y.shape)), None, y.device))
+    cotangents: dict[Node, Any] = {}
+    direct = None  # of y itself, where it is a source that the tape does not know
+    if y.dtype.kind in INEXACT:
+        if y._node is not None and tape.knows(y._node):
+            cotangents[y._node] = g
+        else:
+            direct = g
+    wanted = {x._node for x in sources if x._node is not None and tape.knows(x._node)}
+    found = sweep_rows(tape, cotangents, wanted, len(rows)) if cotangents else {}
+    results = []
+    for x in sources:
+        row = found.get(x._node) if x._node in wanted else None
+        row = direct if x is y and row is None else row
+        if row is not None and row.dtype != x.dtype:
+            row = astype(row, x.dtype)
+        results.append(row)
+    return results
 
 
 def _put(seed: np.ndarray[Any, Any], y: Tensor) -> Tensor:
     return wrap(to_buffer(seed.reshape(y.shape), None, y.device))
 
 
-def _stacked(rows: list[Any], y: Tensor, x: Tensor, zero: bool) -> Any:
+def _joined(parts: list[Any], y: Tensor, x: Tensor, zero: bool) -> Any:
     shape = (*y.shape, *x.shape)
-    if not rows:
+    if not parts:
         return zeros(shape, x.dtype, x.device)
-    if all(row is None for row in rows):
+    if parts[0] is None:
         return zeros(shape, x.dtype, x.device) if zero else None
-    return stack([zeros_like(x) if r is None else r for r in rows]).reshape(shape)
+    return (parts[0] if len(parts) == 1 else concatenate(parts)).reshape(shape)
 
 
 def _check_rows(plain: list[Any], weighted: list[Any], weights: Any) -> None:
