@@ -27,6 +27,12 @@ from .custom_gradients import custom_gradient as custom_gradient
 from .custom_gradients import grad_pass_through as grad_pass_through
 from .custom_gradients import recompute_grad as recompute_grad
 from .debug import debug as debug
+from .derivatives import batch_jacobian as batch_jacobian
+from .derivatives import hessian as hessian
+from .derivatives import hvp as hvp
+from .derivatives import jacobian as jacobian
+from .derivatives import jvp as jvp
+from .derivatives import vjp as vjp
 from .device import Device as Device
 from .device import device as device
 from .errors import DTypeWarning as DTypeWarning

@@ -24,7 +24,7 @@ FLOORS = {
     8: "ops",
     9: "operators backward debug rows",
     10: "gradient_tape gradients custom_gradients forward",
-    11: "function",
+    11: "function derivatives",
     12: "nn optim losses data checkpoint testing profiler",
     13: "__init__ training runs cli __main__",
 }

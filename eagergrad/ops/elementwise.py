@@ -122,7 +122,19 @@ sign = constant("sign", 1, doc="-1, 0 or 1 by the sign of each element.")
 floor = constant("floor", 1)
 ceil = constant("ceil", 1)
 rint = constant("rint", 1)
-round = rint
+
+
+def round(x: Any, decimals: int = 0) -> Any:
+    """Round to a number of decimals, halves to even; no gradient.
+
+    >>> round(tensor([1.25, 2.5]), 1).tolist()
+    [1.2000000476837158, 2.5]
+    """
+    if not decimals:
+        return rint(x)
+    scale = 10.0**decimals
+    return rint(x * scale) / scale
+
 
 # --------------------------------------------------------- exponentials, trigonometry
 

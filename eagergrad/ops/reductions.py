@@ -182,8 +182,8 @@ def _logsumexp_rule(g: Any, x: Any, y: Any, axis: Axis, keepdims: bool) -> Any:
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along the axes, without overflow; -inf for only -inf.
 
-    >>> round(logsumexp(tensor([1000.0, 1000.0])).item(), 4)
-    1000.6931
+    >>> round(logsumexp(tensor([1000.0, 1000.0])).item(), 3)
+    1000.693
     """
     x = _floating(x, "logsumexp")
     return _logsumexp(x, _normal(axis), keepdims)
