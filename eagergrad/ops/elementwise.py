@@ -380,7 +380,7 @@ _real = linear(
 )
 _imag = linear(
     "imag",
-    transpose=lambda g, dtype: 1j * g,
+    transpose=lambda g, dtype: g * 1j,
     forward=lambda xp, x, dtype: xp.imag(x),
 )
 
