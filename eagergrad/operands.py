@@ -85,7 +85,7 @@ def _beside(op: Any, x: Any, other: Any) -> Tensor:
         raise explained(op, error, (x, other), ()) from error
 
 
-def promoted(a: Tensor, b: Tensor, name: str) -> tuple[Tensor, Tensor]:
+def promoted(a: Tensor, b: Tensor, name: str = "promotion") -> tuple[Tensor, Tensor]:
     """Two tensors with one dtype: floats as in NumPy, an integer takes the float's."""
     first, second = a._data.dtype, b._data.dtype
     if first == second:
@@ -114,7 +114,7 @@ def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     return OPS["astype"].entry(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
 
 
-def common_dtype(inputs: list[Tensor], name: str) -> list[Tensor]:
+def common_dtype(inputs: list[Tensor], name: str = "promotion") -> list[Tensor]:
     dtype = inputs[0]._data.dtype
     for x in inputs[1:]:
         if x._data.dtype != dtype:

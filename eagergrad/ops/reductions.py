@@ -259,6 +259,6 @@ def _normal(axis: Any) -> Axis:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
-def _floating(x: Any, name: str) -> Any:
+def _floating(x: Any, name: str = "tensor") -> Any:
     x = x if isinstance(x, Tensor) else operand(x, name)
     return x.astype("float32") if x.dtype.kind in "biu" else x
