@@ -5,6 +5,8 @@ from the domain it declares.  Every other op has a list of calls, at points wher
 smooth; ``test_ops.py`` fails for an op that has none.
 """
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,3 +261,8 @@ ELEMENTWISE = [
 ]
 UNARY = [op for op in ELEMENTWISE if op.arity == 1]
 BINARY = [op for op in ELEMENTWISE if op.arity == 2]
+
+
+# Families of ops keep their rows in files of their own, tests/cases_NAME.py.
+for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
+    ROWS |= import_module(_path.stem).ROWS

@@ -20,7 +20,7 @@ FLOORS = {
     4: "operands primitive",
     5: "ops.elementwise ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
-    7: "ops.neural ops.creation ops.random",
+    7: "ops.neural ops.creation ops.random ops.trigonometry ops.special ops.fft ops.sorting ops.scans ops.convolution ops.normalization ops.losses ops.attention ops.arranging",
     8: "ops",
     9: "operators backward debug",
     10: "gradient_tape gradients custom_gradients forward",
