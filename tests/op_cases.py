@@ -228,6 +228,11 @@ ROWS = {
 PARTS = {"softmax_error": "integer_cross_entropy"}
 
 
+# Families of ops keep their rows in files of their own, tests/cases_NAME.py.
+for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
+    ROWS |= import_module(_path.stem).ROWS
+
+
 def _plain(op):
     low, high = op.domain or DOMAIN
     return [((draw((2, 3), low, high),),), ((draw((), low, high),),)]
@@ -261,8 +266,3 @@ ELEMENTWISE = [
 ]
 UNARY = [op for op in ELEMENTWISE if op.arity == 1]
 BINARY = [op for op in ELEMENTWISE if op.arity == 2]
-
-
-# Families of ops keep their rows in files of their own, tests/cases_NAME.py.
-for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
-    ROWS |= import_module(_path.stem).ROWS
