@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import linalg as numpy_linalg
 from . import primitive
 from .errors import DTypeError
-from .ops import creation, elementwise, indexing, linalg, reductions, shapes
+from .ops import (
+    arranging,
+    choices,
+    creation,
+    diagonals,
+    einsum,
+    elementwise,
+    fft,
+    gathering,
+    indexing,
+    joining,
+    linalg,
+    padding,
+    putting,
+    quantiles,
+    reductions,
+    scans,
+    shapes,
+    sorting,
+    statistics,
+)
 from .tape import VariableNode, accessed, active
 from .tensor import Tensor, Variable, wrap
 
@@ -65,6 +86,12 @@ METHODS: dict[str, Callable[..., Any]] = {
     "min": reductions.min,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "prod": statistics.prod,
+    "var": statistics.var,
+    "std": statistics.std,
+    "cumsum": scans.cumsum,
+    "cumprod": scans.cumprod,
+    "argsort": sorting.argsort,
     "any": reductions.any,
     "all": reductions.all,
     "reshape": shapes.reshape,
@@ -72,7 +99,11 @@ METHODS: dict[str, Callable[..., Any]] = {
     "swapaxes": shapes.swapaxes,
     "squeeze": shapes.squeeze,
     "ravel": shapes.ravel,
-    "dot": linalg.matmul,
+    "flatten": arranging.flatten,
+    "repeat": arranging.repeat,
+    "dot": linalg.dot,
+    "trace": diagonals.trace,
+    "diagonal": diagonals.diagonal,
 }
 
 for _name, _function in BINARY.items():
@@ -84,6 +115,7 @@ for _name, _function in METHODS.items():
     setattr(Tensor, _name, _function)
 Tensor.__getitem__ = indexing.getitem  # type: ignore[attr-defined]
 Tensor.T = property(shapes.transpose)  # type: ignore[attr-defined]
+Tensor.at = property(putting.At)  # type: ignore[attr-defined]
 
 
 def _iterate(self: Tensor) -> Iterator[Tensor]:
@@ -146,7 +178,11 @@ def _array_ufunc(
         if len(inputs) == 2 and op.name == "power":
             return elementwise.power(*inputs)
         return op.entry(*inputs)
-    if method == "reduce" and name in _REDUCE and not set(options) - {"axis", "keepdims"}:
+    if (
+        method == "reduce"
+        and name in _REDUCE
+        and not set(options) - {"axis", "keepdims"}
+    ):
         options.setdefault("axis", 0)
         return _REDUCE[name](*inputs, **options)
     options.pop("axis", None)
@@ -157,11 +193,33 @@ def _array_ufunc(
     )
 
 
+_NUMPY_NAMES = (
+    diagonals,
+    einsum,
+    fft,
+    reductions,
+    shapes,
+    creation,
+    linalg,
+    elementwise,
+    statistics,
+    quantiles,
+    scans,
+    sorting,
+    gathering,
+    choices,
+    arranging,
+    joining,
+    padding,
+)
+
+
 def _array_function(
     self: Tensor, function: Any, types: Any, args: Any, kwargs: Any
 ) -> Any:
     name = function.__name__
-    for module in (reductions, shapes, creation, linalg, elementwise):
+    of_linalg = function.__module__ == "numpy.linalg"
+    for module in (numpy_linalg,) if of_linalg else _NUMPY_NAMES:
         found = getattr(module, name, None)
         if found is not None and not name.startswith("_"):
             return found(*args, **kwargs)

@@ -31,10 +31,14 @@ class Case(NamedTuple):
     params: tuple = ()
 
     def __call__(self, *arrays):
-        """Call the op on arrays of the same shapes and kinds, or on Tensors."""
+        """Call the op on arrays of the same shapes and kinds, or on Tensors.
+
+        Several outputs are joined to one.
+        """
         if is_list(self.op):
             return self.op.entry(arrays, *self.params)
-        return self.op.entry(*arrays, *self.params)
+        y = self.op.entry(*arrays, *self.params)
+        return eg.concatenate(y, None) if self.op.several else y
 
     @property
     def __name__(self):
