@@ -172,7 +172,7 @@ def _pushed(node: Node, tangents: Sequence[Any]) -> Any:
             else op.rules[i](broadcast_to(tangent, node.shape), *lifted(node, i))
             for i, tangent in enumerate(tangents)
         ]
-    elif op.form == "bilinear":
+    elif op.form == "bilinear" and all(set(op.params) <= {*r} for r in op.reads):
         parts = [
             None if tangent is None else _beside(node, i, tangent)
             for i, tangent in enumerate(tangents)

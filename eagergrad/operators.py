@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import linalg as numpy_linalg
 from . import primitive
 from .errors import DTypeError
-from .ops import creation, elementwise, indexing, linalg, reductions, shapes
+from .ops import (
+    arranging,
+    choices,
+    creation,
+    diagonals,
+    einsum,
+    elementwise,
+    fft,
+    gathering,
+    indexing,
+    joining,
+    linalg,
+    padding,
+    putting,
+    quantiles,
+    reductions,
+    scans,
+    shapes,
+    sorting,
+    statistics,
+)
 from .tape import accessed, active
 from .tensor import Tensor, Variable
 
@@ -78,6 +99,12 @@ METHODS: dict[str, Callable[..., Any]] = {
     "min": reductions.min,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "prod": statistics.prod,
+    "var": statistics.var,
+    "std": statistics.std,
+    "cumsum": scans.cumsum,
+    "cumprod": scans.cumprod,
+    "argsort": sorting.argsort,
     "any": reductions.any,
     "all": reductions.all,
     "reshape": _reshape,
@@ -85,7 +112,11 @@ METHODS: dict[str, Callable[..., Any]] = {
     "swapaxes": shapes.swapaxes,
     "squeeze": shapes.squeeze,
     "ravel": shapes.ravel,
-    "dot": linalg.matmul,
+    "flatten": arranging.flatten,
+    "repeat": arranging.repeat,
+    "dot": linalg.dot,
+    "trace": diagonals.trace,
+    "diagonal": diagonals.diagonal,
 }
 
 
@@ -158,11 +189,33 @@ def _array_ufunc(
     )
 
 
+_NUMPY_NAMES = (
+    diagonals,
+    einsum,
+    fft,
+    reductions,
+    shapes,
+    creation,
+    linalg,
+    elementwise,
+    statistics,
+    quantiles,
+    scans,
+    sorting,
+    gathering,
+    choices,
+    arranging,
+    joining,
+    padding,
+)
+
+
 def _array_function(
     self: Tensor, function: Any, types: Any, args: Any, kwargs: Any
 ) -> Any:
     name = function.__name__
-    for module in (reductions, shapes, creation, linalg, elementwise):
+    of_linalg = function.__module__ == "numpy.linalg"
+    for module in (numpy_linalg,) if of_linalg else _NUMPY_NAMES:
         found = getattr(module, name, None)
         if found is not None and not name.startswith("_"):
             return found(*args, **kwargs)
@@ -185,6 +238,7 @@ _bind(
     Tensor,
     {
         "T": property(shapes.transpose),
+        "at": property(putting.At),
         "__getitem__": indexing.getitem,
         "__setitem__": _set_item,
         "__iter__": _iterate,

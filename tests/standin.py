@@ -8,6 +8,7 @@ so that "nothing left the device" can be tested.
 import operator
 from collections import Counter
 from contextlib import contextmanager
+from types import ModuleType
 
 import numpy as np
 
@@ -83,7 +84,8 @@ class Buffer:
 ATTRIBUTES = "shape dtype ndim size itemsize nbytes strides T real imag"
 METHODS = (
     "reshape transpose astype sum mean max min argmax argmin any all dot take conj "
-    "copy view ravel squeeze clip round put"
+    "copy view ravel squeeze clip round put cumsum cumprod prod argsort diagonal trace "
+    "repeat swapaxes nonzero"
 )
 BINARY = (
     "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift "
@@ -159,6 +161,8 @@ def wrapped(x):
     """A result as CuPy gives it: arrays of no dimension where NumPy has scalars."""
     if isinstance(x, (np.ndarray, np.generic)):
         return Buffer(np.asarray(x))
+    if hasattr(x, "_fields"):  # the named tuples of linalg
+        return type(x)(*map(wrapped, x))
     return type(x)(map(wrapped, x)) if type(x) in (list, tuple) else x
 
 
@@ -193,8 +197,13 @@ class Function:
 class Module:
     """The array module: NumPy's functions on stand-in buffers."""
 
+    def __init__(self, module=np):
+        self._module = module
+
     def __getattr__(self, name):
-        found = getattr(np, name)
+        found = getattr(self._module, name)
+        if isinstance(found, ModuleType):  # linalg, fft
+            return Module(found)
         is_plain = isinstance(found, type) or not callable(found)
         return found if is_plain else Function(found)
 

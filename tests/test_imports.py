@@ -20,8 +20,16 @@ FLOORS = {
     4: "operands primitive",
     5: "ops.elementwise ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
-    7: "ops.neural ops.creation ops.random",
-    8: "ops",
+    7: (
+        "ops.neural ops.creation ops.random ops.trigonometry ops.special "
+        "ops.activations ops.powers ops.fft ops.einsum ops.diagonals "
+        "ops.inverses ops.decompositions ops.svd ops.matrix_norms "
+        "ops.matrix_functions ops.sorting ops.scans ops.statistics "
+        "ops.quantiles ops.putting ops.gathering ops.choices ops.convolution "
+        "ops.normalization ops.losses ops.attention ops.arranging ops.clipping "
+        "ops.dropout ops.pooling ops.padding ops.joining "
+    ),
+    8: "ops linalg",
     9: "operators backward debug rows",
     10: "gradient_tape gradients custom_gradients forward",
     11: "function derivatives",

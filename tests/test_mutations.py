@@ -37,7 +37,8 @@ def mutants(op):
             yield str(i), i, flipped
         elif rule is not None:
             yield "all", i, flipped
-            for j in range(2 if is_list(op) else op.arity):
+            pieces = 2 if is_list(op) else op.arity
+            for j in range(pieces if pieces > 1 else 0):
                 yield f"of-{j}", i, lambda rule, j=j: flipped_for_one(rule, j)
 
 

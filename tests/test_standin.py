@@ -37,9 +37,31 @@ def moved(param, device):
 def case_on(case, device):
     """The same call of an op with what it has of devices among its parameters."""
     params = [moved(p, device) for p in case.params]
-    if case.op.name == "integer_cross_entropy":
-        params = [on(device, p)._data for p in params]
+    if case.op.name not in (
+        "getitem",
+        "scatter_add",
+    ):  # these take NumPy's index arrays
+        params = [put(p, device) for p in params]
     return case._replace(params=tuple(params))
+
+
+def put(param, device):
+    """Arrays among the parameters, as the public functions put them on the device."""
+    if hasattr(param, "_fields"):
+        return type(param)(*(put(part, device) for part in param))
+    if isinstance(param, tuple):
+        return tuple(put(part, device) for part in param)
+    return on(device, param)._data if isinstance(param, np.ndarray) else param
+
+
+# SciPy's functions on a GPU are those of cupyx.scipy, which the stand-in has not.
+OF_SCIPY = set(
+    "beta betaln bessel_quotient digamma erf erfc erfcx erfinv gammainc gammaln "
+    "i0 i0e i1 i1e log_ndtr ndtri polygamma".split()
+)
+RUN = [case for case in ALL if case.op.name not in OF_SCIPY]
+RUN_SMOOTH = [case for case in SMOOTH if case.op.name not in OF_SCIPY]
+READS = {"expm"}  # it reads a norm, to choose how often to square
 
 
 def agree(got, expected, rtol=1e-13):
@@ -52,12 +74,13 @@ def agree(got, expected, rtol=1e-13):
 
 
 @contextmanager
-def no_copies():
+def no_copies(op=None):
     """Nothing is copied between host and device inside the block."""
     before = COUNTS.copy()
     yield
     made = COUNTS - before
-    assert (made["to_host"], made["to_device"]) == (0, 0)
+    if op is None or op.name not in READS:
+        assert (made["to_host"], made["to_device"]) == (0, 0)
 
 
 def counted(f):
@@ -120,13 +143,15 @@ def test_stand_in_is_gone_afterwards():
 # Ops
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
+@pytest.mark.parametrize("case", RUN, ids=str)
 def test_values(gpu, case):
     there = case_on(case, gpu)
     arrays = [on(gpu, x) for x in case.arrays]
-    with no_copies():
+    with no_copies(case.op):
         y = there(*arrays)
-    agree(y, case(*case.arrays))
+    expected = eg.nest.flatten(case(*case.arrays))
+    for got, value in zip(eg.nest.flatten(y), expected, strict=True):
+        agree(got, value)
 
 
 def weights(y):
@@ -153,13 +178,13 @@ def second(case, arrays, sources):
 
 
 @pytest.mark.parametrize("derivative", [first, second])
-@pytest.mark.parametrize("case", SMOOTH, ids=str)
+@pytest.mark.parametrize("case", RUN_SMOOTH, ids=str)
 def test_gradients(gpu, case, derivative):
     def run(device):
         arrays = [on(device, x) for x in case.arrays]
         sources = [arrays[i] for i in case.sources]
         there = case if device == "cpu" else case_on(case, device)
-        with no_copies():
+        with no_copies(case.op):
             return derivative(there, arrays, sources)
 
     for got, expected in zip(run(gpu), run("cpu"), strict=True):
@@ -170,7 +195,7 @@ def test_gradients(gpu, case, derivative):
 
 
 @pytest.mark.parametrize("name", ["float16", "float32"])
-@pytest.mark.parametrize("case", SMOOTH, ids=str)
+@pytest.mark.parametrize("case", RUN_SMOOTH, ids=str)
 def test_gradients_of_short_floats(gpu, case, name):
     """Half types take other branches: they accumulate in float32 on either device."""
 

@@ -630,8 +630,8 @@ def test_gradients_pass_through_numpy_functions():
 
 def test_numpy_functions_that_are_refused():
     x = eg.tensor([1.0, 2.0])
-    with pytest.raises(TypeError, match="arctan2"):
-        np.arctan2(x, x)
+    with pytest.raises(TypeError, match="spacing"):
+        np.spacing(x)
     with pytest.raises(TypeError):
         np.exp(x, out=np.zeros(2, "float32"))
     array = np.zeros(2, "float32")

@@ -10,8 +10,9 @@ from ..errors import DTypeError, ShapeError
 from ..operands import operand
 from ..primitive import primitive
 from ..tensor import INEXACT, Tensor
-from .elementwise import exp, product
+from .elementwise import exp, maximum, product, where
 from .reductions import _floating, _sum, _total, is_half, sum
+from .shapes import reshape
 
 
 @primitive()
@@ -96,11 +97,14 @@ def _max_reduce(xp: Any, x: Any) -> Any:
     return x.max(axis=-1, keepdims=True)
 
 
-def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
+def softmax_cross_entropy(
+    logits: Any, labels: Any, ignore_label: int | None = None
+) -> Any:
     """-sum(p log softmax(logits)) over the last axis: one loss per example.
 
     (..., c) logits with (...) integer labels p in [0, c), or (..., c) probabilities.
-    Integer labels outside [0, c) raise IndexError.
+    Integer labels outside [0, c) raise IndexError.  With ``ignore_label`` the mean of
+    the losses of all examples with another label, and 0 if there are none.
 
     >>> round(softmax_cross_entropy(tensor([[0.0, 0.0]]), [1]).item(), 4)
     0.6931
@@ -123,7 +127,14 @@ def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
                 f"without the last axis: logits are {logits.shape}, labels "
                 f"{labels.shape}"
             )
+        if ignore_label is not None:
+            return _mean_of_others(logits, labels, ignore_label)
         return _integer_cross_entropy(logits, _checked(labels._data, logits.shape[-1]))
+    if ignore_label is not None:
+        raise DTypeError(
+            "softmax_cross_entropy: ignore_label goes with integer labels, got "
+            f"{labels.dtype}"
+        )
     if kind not in INEXACT:
         raise DTypeError(
             f"softmax_cross_entropy: expected integer labels or probabilities, got "
@@ -138,7 +149,18 @@ def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
     return -sum(product(labels, log_softmax(logits)), -1)
 
 
-def _checked(labels: Any, classes: int) -> Any:
+def _mean_of_others(logits: Any, labels: Any, ignored: int) -> Any:
+    used = labels != ignored
+    # ignored logits too are replaced: what is not finite there must not matter
+    logits = where(reshape(used, (*used.shape, 1)), logits, 0.0)
+    safe = _checked(where(used, labels, 0)._data, logits.shape[-1])
+    losses = _integer_cross_entropy(logits, safe)
+    count = sum(used.astype(logits.dtype if logits.dtype.itemsize > 2 else np.float32))
+    total = sum(where(used, losses, 0.0).astype(count.dtype)) / maximum(count, 1.0)
+    return total if total.dtype == logits.dtype else total.astype(logits.dtype)
+
+
+def _checked(labels: Any, classes: int, name: str = "softmax_cross_entropy") -> Any:
     """Refuse labels outside [0, classes): read as unsigned, the negative ones are huge.
 
     On a GPU this check would wait for the device; there the values are taken as given.
@@ -148,7 +170,5 @@ def _checked(labels: Any, classes: int) -> Any:
         unsigned = labels.view(np.uint64)
         if np.maximum.reduce(unsigned, None) >= classes:
             wrong = labels[unsigned >= classes][0]
-            raise IndexError(
-                f"softmax_cross_entropy: labels lie in [0, {classes}), got {wrong}"
-            )
+            raise IndexError(f"{name}: labels lie in [0, {classes}), got {wrong}")
     return labels

@@ -1,0 +1,70 @@
+"""Attention: a mean of values, weighted by how keys answer queries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..operands import operand
+from ..tensor import Tensor
+from .elementwise import where
+from .linalg import matmul
+from .neural import softmax
+from .reductions import _floating, any
+from .shapes import swapaxes
+
+
+def scaled_dot_product_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """softmax(scale q k^T) v: (..., n, d), (..., m, d), (..., m, e) -> (..., n, e).
+
+    ``scale`` is 1 / sqrt(d) unless given.  ``mask`` broadcasts to (..., n, m): True
+    where a query may look, or numbers to add, -inf where it may not.  ``causal`` lets
+    query i look at keys up to i.  A query that may look nowhere gets 0.
+
+    >>> q = tensor([[1.0, 0.0]])
+    >>> scaled_dot_product_attention(q, q, tensor([[5.0]])).tolist()
+    [[5.0]]
+    """
+    q, k, v = _floating(q), _floating(k), _floating(v)
+    if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1]:
+        raise ShapeError(
+            "scaled_dot_product_attention: expected q (..., n, d) and k (..., m, d), "
+            f"got {q.shape} and {k.shape}"
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ShapeError(
+            "scaled_dot_product_attention: expected as many values as keys, got k "
+            f"{k.shape} and v {v.shape}"
+        )
+    if scale is None:
+        scale = 1.0 / math.sqrt(q.shape[-1] or 1)
+    scores = matmul(q * scale, swapaxes(k, -1, -2))
+    if not k.shape[-2]:
+        return matmul(scores, v)
+    allowed = None
+    if mask is not None:
+        mask = mask if isinstance(mask, Tensor) else operand(mask)
+        if mask.dtype.kind == "b":
+            allowed = mask
+        else:
+            allowed = mask > -math.inf
+            scores = scores + where(allowed, mask, 0.0)
+    if causal:
+        past = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
+        seen = operand(q.device.backend.put(past, q.device))
+        allowed = seen if allowed is None else allowed & seen
+    if allowed is None:
+        return matmul(softmax(scores), v)
+    nowhere = ~any(allowed, axis=-1, keepdims=True)
+    weights = softmax(where(allowed | nowhere, scores, -math.inf))
+    return matmul(where(allowed, weights, 0.0), v)

@@ -1,0 +1,95 @@
+"""Clipping by norm, with the names and conventions of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ShapeError
+from .elementwise import absolute, sqrt, square, stop_gradient, where
+from .reductions import Axis, _floating, max, sum
+from .shapes import stack
+
+
+def _unit(top: Any) -> Any:
+    """A largest absolute value to divide by: 1 where it is 0 or not finite.
+
+    It is a constant to the tapes: norm(x) is u norm(x / u) for every u.
+    """
+    top = stop_gradient(top)
+    return where((top > 0) & (top < float("inf")), top, 1.0)
+
+
+def _root(total: Any) -> Any:
+    """The square root, with derivative 0 at 0."""
+    nothing = total == 0
+    return where(nothing, 0.0, sqrt(where(nothing, 1.0, total)))
+
+
+def global_norm(t_list: Sequence[Any]) -> Any:
+    """The 2-norm of all elements of all tensors together; None stands for no tensor.
+
+    Neither overflows nor underflows; the gradient at 0 is 0.
+
+    >>> global_norm([tensor([3.0]), None, tensor([[4.0]])]).item()
+    5.0
+    """
+    tensors = [_floating(x) for x in t_list if x is not None]
+    tensors = [x for x in tensors if x.size]
+    if not tensors:
+        return _floating(0.0)
+    unit = _unit(max(stack([max(absolute(stop_gradient(x))) for x in tensors])))
+    parts = [sum(square(x / unit)) for x in tensors]
+    return unit * _root(sum(stack(parts)))
+
+
+def clip_by_global_norm(
+    t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None
+) -> tuple[list[Any], Any]:
+    """Scale tensors together to a global norm of at most ``clip_norm``.
+
+    Returns (list, global norm): each x times clip_norm / max(norm, clip_norm).  None
+    stays None; ``use_norm`` is the norm if it is known.  Where the norm is infinite,
+    infinite elements become nan.
+
+    >>> clip_by_global_norm([tensor([3.0]), tensor([4.0])], 1.0)[1].item()
+    5.0
+    """
+    _check_limit("clip_by_global_norm", clip_norm)
+    norm = global_norm(t_list) if use_norm is None else _floating(use_norm)
+    larger = norm > clip_norm
+    scale = where(larger, clip_norm / where(larger, norm, 1.0), 1.0)
+    clipped: list[Any] = []
+    for x in t_list:
+        if x is None:
+            clipped.append(None)
+            continue
+        x = _floating(x)
+        clipped.append(x * (scale if scale.dtype == x.dtype else scale.astype(x.dtype)))
+    return clipped, norm
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None) -> Any:
+    """Scale a tensor to a 2-norm of at most ``clip_norm``, over all axes or some.
+
+    >>> clip_by_norm(tensor([3.0, 4.0]), 1.0).numpy().round(3).tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    _check_limit("clip_by_norm", clip_norm)
+    x = _floating(t)
+    if not x.size:
+        return x
+    axes = tuple(axes) if isinstance(axes, list) else axes
+    unit = _unit(max(absolute(stop_gradient(x)), axes, True))
+    norm = _root(sum(square(x / unit), axes, True))  # in units
+    limit = clip_norm / unit
+    larger = norm > limit
+    return x * where(larger, limit / where(larger, norm, 1.0), 1.0)
+
+
+def _check_limit(name: str, limit: Any) -> None:
+    if isinstance(limit, (int, float)) and not limit >= 0:
+        raise ShapeError(f"{name}: expected clip_norm of at least 0, got {limit}")
+
+
+__all__ = ["clip_by_global_norm", "clip_by_norm", "global_norm"]

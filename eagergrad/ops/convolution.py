@@ -1,0 +1,380 @@
+"""Convolution: patches seen through strides, times the filters, in one product.
+
+Three ops close under transposition: ``conv`` (input, filter -> output), ``conv_input``
+(output, filter -> input) and ``conv_filter`` (input, output -> filter) are the three
+ways to read one trilinear form.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..primitive import bilinear
+from .padding import zero_pad
+from .reductions import _floating, is_half
+
+Ints = tuple[int, ...]
+Padding = int | str | Sequence[Any]
+
+
+def patches(
+    xp: Any, x: Any, kernel: Ints, stride: Ints, dilation: Ints, outputs: Ints
+) -> Any:
+    """A view (n, c, *kernel, *outputs) of the elements under each filter position."""
+    steps = x.strides[2:]
+    return xp.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[:2], *kernel, *outputs),
+        (
+            *x.strides[:2],
+            *(s * d for s, d in zip(steps, dilation, strict=True)),
+            *(s * t for s, t in zip(steps, stride, strict=True)),
+        ),
+    )
+
+
+def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, dilation: Ints) -> Ints:
+    """How often a filter fits along each axis."""
+    return tuple(
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(sizes, kernel, stride, dilation, strict=True)
+    )
+
+
+def _conv_forward(
+    xp: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int
+) -> Any:
+    n, c = a.shape[:2]
+    filters, kernel = b.shape[0], b.shape[2:]
+    out = output_sizes(a.shape[2:], kernel, stride, dilation)
+    a, b, dtype = _widened(a, b)
+    rows = c // groups * math.prod(kernel)
+    columns = patches(xp, a, kernel, stride, dilation, out)
+    columns = columns.reshape(n, groups, rows, math.prod(out))
+    weights = b.reshape(groups, filters // groups, rows)
+    y = xp.matmul(weights, columns).reshape(n, filters, *out)
+    return y.astype(dtype, copy=False)
+
+
+def _input_forward(
+    xp: Any, a: Any, b: Any, sizes: Ints, stride: Ints, dilation: Ints, groups: int
+) -> Any:
+    n, filters, *out = a.shape
+    c, kernel = b.shape[1] * groups, b.shape[2:]
+    a, b, dtype = _widened(a, b)
+    rows = b.shape[1] * math.prod(kernel)
+    weights = b.reshape(groups, filters // groups, rows).swapaxes(1, 2)
+    columns = xp.matmul(
+        weights, a.reshape(n, groups, filters // groups, math.prod(out))
+    )
+    columns = columns.reshape(n, c, *kernel, *out)
+    x = xp.zeros((n, c, *sizes), columns.dtype)
+    for place in np.ndindex(*kernel):
+        spots = window_slices(place, out, stride, dilation)
+        x[spots] += columns[(slice(None), slice(None), *place)]
+    return x.astype(dtype, copy=False)
+
+
+def window_slices(
+    place: Ints, outputs: Sequence[int], stride: Ints, dilation: Ints
+) -> tuple[slice, ...]:
+    """Where one position of the filter lies, for all outputs at once."""
+    return (
+        slice(None),
+        slice(None),
+        *(
+            slice(i * d, i * d + s * (m - 1) + 1 if m else i * d, s)
+            for i, m, s, d in zip(place, outputs, stride, dilation, strict=True)
+        ),
+    )
+
+
+def _filter_forward(
+    xp: Any, a: Any, b: Any, kernel: Ints, stride: Ints, dilation: Ints, groups: int
+) -> Any:
+    n, c = a.shape[:2]
+    filters, out = b.shape[1], b.shape[2:]
+    a, b, dtype = _widened(a, b)
+    rows, places = c // groups * math.prod(kernel), n * math.prod(out)
+    # samples beside places: one product sums over both
+    columns = patches(xp, a, kernel, stride, dilation, out)
+    columns = xp.moveaxis(columns, 0, 1 + len(kernel)).reshape(groups, rows, places)
+    outputs = xp.moveaxis(b, 0, 1).reshape(groups, filters // groups, places)
+    w = xp.matmul(outputs, columns.swapaxes(1, 2))
+    return w.reshape(filters, c // groups, *kernel).astype(dtype, copy=False)
+
+
+def _widened(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Half types in float32: NumPy would add them up as they are."""
+    dtype = np.result_type(a, b) if a.dtype != b.dtype else a.dtype
+    if is_half(a) or is_half(b):
+        wide = np.result_type(np.float32, dtype) if dtype.kind == "f" else np.float32
+        return a.astype(wide), b.astype(wide), dtype
+    return a, b, dtype
+
+
+_conv = bilinear(
+    "conv",
+    transpose=(
+        lambda g, b, like, stride, dilation, groups: _conv_input(
+            g, b, like.shape[2:], stride, dilation, groups
+        ),
+        lambda g, a, like, stride, dilation, groups: _conv_filter(
+            a, g, like.shape[2:], stride, dilation, groups
+        ),
+    ),
+    forward=_conv_forward,
+)
+_conv_input = bilinear(
+    "conv_input",
+    transpose=(
+        lambda g, b, stride, dilation, groups: _conv(g, b, stride, dilation, groups),
+        lambda g, a, like, stride, dilation, groups: _conv_filter(
+            g, a, like.shape[2:], stride, dilation, groups
+        ),
+    ),
+    forward=_input_forward,
+)
+_conv_filter = bilinear(
+    "conv_filter",
+    transpose=(
+        lambda g, b, like, stride, dilation, groups: _conv_input(
+            b, g, like.shape[2:], stride, dilation, groups
+        ),
+        lambda g, a, stride, dilation, groups: _conv(a, g, stride, dilation, groups),
+    ),
+    forward=_filter_forward,
+)
+
+
+def conv(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolve without flipping: (n, c, *sizes), (f, c / groups, *kernel) -> (n, f, *).
+
+    ``padding`` is a number of zeros, one number or (before, after) per axis, "valid"
+    (none) or "same": ceil(size / stride) outputs, the odd zero at the end, as in
+    TensorFlow.  ``groups=c`` convolves each channel apart.  ShapeError where sizes,
+    channels or groups do not fit.
+
+    >>> conv(ones((1, 1, 3)), ones((1, 1, 2))).tolist()
+    [[[2.0, 2.0]]]
+    """
+    return _convolved("conv", x, w, None, stride, padding, dilation, groups)
+
+
+def _convolved(
+    name: str,
+    x: Any,
+    w: Any,
+    rank: int | None,
+    stride: Any,
+    padding: Padding,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    x, w = _floating(x), _floating(w)
+    _check_ranks(name, x, w, rank)
+    count = x.ndim - 2
+    channels = x.shape[1]
+    if groups < 1 or channels != w.shape[1] * groups or w.shape[0] % groups:
+        raise ShapeError(
+            f"{name}: expected a filter (f, channels / groups, ...) with f divisible "
+            f"by groups={groups}: the input is {x.shape}, the filter {w.shape}"
+        )
+    stride = per_axis(name, "stride", stride, count)
+    dilation = per_axis(name, "dilation", dilation, count)
+    kernel = w.shape[2:]
+    pads = pad_pairs(name, padding, x.shape[2:], kernel, stride, dilation)
+    x = zero_pad(x, [(0, 0), (0, 0), *pads])
+    check_fits(name, x.shape[2:], kernel, stride, dilation)
+    return _conv(x, w, stride, dilation, groups)
+
+
+def _check_ranks(name: str, x: Any, w: Any, rank: int | None) -> None:
+    if x.ndim < 3 or x.ndim != w.ndim or (rank is not None and x.ndim != rank + 2):
+        form = "(n, channels, *sizes)" if rank is None else f"{rank + 2} axes"
+        raise ShapeError(
+            f"{name}: expected {form} for the input and as many axes for the filter, "
+            f"got {x.shape} and {w.shape}"
+        )
+
+
+def per_axis(name: str, what: str, value: Any, count: int) -> Ints:
+    """One whole number of at least 1 for each axis."""
+    values = tuple(value) if isinstance(value, Sequence) else (value,) * count
+    if len(values) != count or any(operator.index(n) < 1 for n in values):
+        raise ShapeError(
+            f"{name}: expected {what} as one number of at least 1, or {count} of them, "
+            f"got {value}"
+        )
+    return values
+
+
+def pad_pairs(
+    name: str, padding: Any, sizes: Ints, kernel: Ints, stride: Ints, dilation: Ints
+) -> tuple[tuple[int, int], ...]:
+    """The zeros (before, after) each axis."""
+    count = len(sizes)
+    if padding == "valid":
+        return ((0, 0),) * count
+    if padding == "same":
+        found = []
+        for n, k, s, d in zip(sizes, kernel, stride, dilation, strict=True):
+            total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+            found.append((total // 2, total - total // 2))
+        return tuple(found)
+    listed = padding if isinstance(padding, Sequence) else (padding,) * count
+    try:
+        pairs = tuple(
+            (operator.index(p[0]), operator.index(p[1]))
+            if isinstance(p, Sequence)
+            else (operator.index(p), operator.index(p))
+            for p in listed
+        )
+    except (TypeError, IndexError):
+        pairs = ()
+    if isinstance(padding, str) or len(pairs) != count or min(min(pairs)) < 0:
+        raise ShapeError(
+            f'{name}: expected padding "same", "valid", a number of at least 0, or one '
+            f"number or (before, after) for each of {count} axes, got {padding!r}"
+        )
+    return pairs
+
+
+def check_fits(
+    name: str, sizes: Ints, kernel: Ints, stride: Ints, dilation: Ints
+) -> None:
+    """Raise where a window is larger than what it moves over."""
+    if min(kernel) < 1 or min(output_sizes(sizes, kernel, stride, dilation)) < 1:
+        raise ShapeError(
+            f"{name}: a window of {kernel} with dilation {dilation} does not fit into "
+            f"{sizes}, padding included; give more padding or a smaller window"
+        )
+
+
+def conv1d(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolve along one axis, as ``conv``: (n, c, l), (f, c / groups, k) -> (n, f, m).
+
+    >>> conv1d(ones((1, 1, 3)), ones((1, 1, 3)), padding=1).tolist()
+    [[[2.0, 3.0, 2.0]]]
+    """
+    return _convolved("conv1d", x, w, 1, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolve images, as ``conv``: (n, c, h, w), (f, c / groups, kh, kw).
+
+    >>> conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2))).tolist()
+    [[[[4.0]]]]
+    """
+    return _convolved("conv2d", x, w, 2, stride, padding, dilation, groups)
+
+
+def conv3d(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolve volumes, as ``conv``: (n, c, d, h, w), (f, c / groups, kd, kh, kw).
+
+    >>> conv3d(ones((1, 1, 2, 2, 2)), ones((1, 1, 2, 2, 2))).item()
+    8.0
+    """
+    return _convolved("conv3d", x, w, 3, stride, padding, dilation, groups)
+
+
+def depthwise_conv2d(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+) -> Any:
+    """Convolve each channel apart: (n, c, h, w), (c * m, 1, kh, kw) -> (n, c * m, ...).
+
+    >>> depthwise_conv2d(ones((1, 2, 2, 2)), ones((2, 1, 2, 2))).shape
+    (1, 2, 1, 1)
+    """
+    x = _floating(x)
+    groups = x.shape[1] if x.ndim > 1 else 1
+    return _convolved("depthwise_conv2d", x, w, 2, stride, padding, dilation, groups)
+
+
+def conv_transpose(
+    x: Any,
+    w: Any,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """The transpose of ``conv``: (n, c, *), (c, f / groups, *kernel) -> (n, f, *).
+
+    A size n becomes (n - 1) stride + dilation (k - 1) + 1 - 2 padding +
+    output_padding.  ShapeError where channels or groups do not fit.
+
+    >>> conv_transpose(ones((1, 1, 2)), ones((1, 1, 2)), stride=2).tolist()
+    [[[1.0, 1.0, 1.0, 1.0]]]
+    """
+    name = "conv_transpose"
+    x, w = _floating(x), _floating(w)
+    _check_ranks(name, x, w, None)
+    count = x.ndim - 2
+    if groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % groups:
+        raise ShapeError(
+            f"{name}: expected a filter (channels, f / groups, ...) with channels "
+            f"divisible by groups={groups}: the input is {x.shape}, the filter "
+            f"{w.shape}"
+        )
+    stride = per_axis(name, "stride", stride, count)
+    dilation = per_axis(name, "dilation", dilation, count)
+    kernel = w.shape[2:]
+    pads = pad_pairs(name, padding, x.shape[2:], kernel, stride, dilation)
+    extra = pad_pairs(name, output_padding, x.shape[2:], kernel, stride, dilation)
+    sizes = tuple(
+        (n - 1) * s + d * (k - 1) + 1
+        for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+    )
+    y = _conv_input(x, w, sizes, stride, dilation, groups)
+    grown = [(0, more) for _, more in extra]
+    y = zero_pad(y, [(0, 0), (0, 0), *grown])
+    kept = tuple(
+        slice(before, n - after)
+        for (before, after), n in zip(pads, y.shape[2:], strict=True)
+    )
+    if any(part.stop <= part.start for part in kept):
+        raise ShapeError(f"{name}: padding {padding} leaves nothing of {sizes}")
+    return y if not any(map(sum, pads)) else y[(slice(None), slice(None), *kept)]
+
+
+__all__ = ["conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "depthwise_conv2d"]

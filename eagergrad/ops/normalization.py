@@ -1,0 +1,224 @@
+"""Normalization: values with mean 0 and variance 1, over whichever axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..primitive import primitive
+from .elementwise import sqrt
+from .reductions import _floating, _mean, is_half
+from .shapes import _axis, reshape
+
+Axes = tuple[int, ...]
+
+
+@primitive(keeps=True)
+def _normalize(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
+    wide = x.astype(np.float32) if is_half(x) else x
+    y, inverse = _scaled(xp, wide, axes, eps, centred)
+    return y.astype(x.dtype, copy=False), inverse
+
+
+def _scaled(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
+    """(x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps).
+
+    The mean of what is left after the mean is taken off once: the rounding of the
+    first, which a small deviation beside a large mean would feel.  Squares beyond the
+    range are taken of scaled values.
+    """
+    count = math.prod(x.shape[i] for i in axes)
+    if not count or not x.size:
+        return x.copy(), xp.ones(tuple(_kept(x.shape, axes)), x.dtype)
+    if centred:
+        # of shares, since the sum may be beyond the range
+        x = x - (x / count).sum(axis=axes, keepdims=True)
+        x -= x.mean(axis=axes, keepdims=True)
+    y = x
+    square = (y * y).mean(axis=axes, keepdims=True)
+    if x.dtype.kind == "f":
+        top = xp.maximum(
+            x.max(axis=axes, keepdims=True), -x.min(axis=axes, keepdims=True)
+        )
+        limit = float(np.finfo(x.dtype).max) ** 0.5 / count
+        unit = xp.where(top > limit, top, xp.ones((), x.dtype))
+        if xp is not np or (top > limit).any():
+            y = x / unit
+            square = (y * y).mean(axis=axes, keepdims=True)
+        inverse = 1 / xp.sqrt(square + eps / unit / unit)
+        return y * inverse, inverse / unit
+    inverse = 1 / xp.sqrt(square + eps)
+    return y * inverse, inverse
+
+
+def _kept(shape: Sequence[int], axes: Axes) -> Sequence[int]:
+    return [1 if i in axes else n for i, n in enumerate(shape)]
+
+
+@_normalize.vjp
+def _normalize_rule(
+    g: Any, x: Any, y: Any, axes: Axes, eps: float, centred: bool, kept: Any
+) -> Any:
+    rest = g - y * _mean(g * y, axes, True)
+    if centred:
+        rest = rest - _mean(g, axes, True)
+    return rest * _inverse_deviation(x, axes, eps, centred, kept)
+
+
+@primitive()
+def _inverse_deviation(
+    xp: Any, x: Any, axes: Axes, eps: float, centred: bool, known: Any
+) -> Any:
+    """1 / sqrt(var + eps), or what is known of it."""
+    if known is None:
+        wide = x.astype(np.float32) if is_half(x) else x
+        known = _scaled(xp, wide, axes, eps, centred)[1]
+    return known.astype(x.dtype, copy=False)
+
+
+@_inverse_deviation.vjp
+def _inverse_deviation_rule(
+    g: Any, x: Any, y: Any, axes: Axes, eps: float, centred: bool
+) -> Any:
+    # d var = 2 (x - mean) dx / n, and (x - mean) is normalize(x) / y
+    count = math.prod([x.shape[i] for i in axes])
+    return _normalize(x, axes, eps, centred) * (-g * y * y / count)
+
+
+def layer_norm(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+) -> Any:
+    """(x - mean) / sqrt(var + eps) over the given axes, times gamma plus beta.
+
+    gamma and beta have the lengths of those axes: (n, d), (d,), (d,) -> (n, d).  The
+    variance is that of deviations, never a difference of squares.
+
+    >>> layer_norm(tensor([[1.0, 3.0]]), eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    x = _floating(x)
+    axes = _axes("layer_norm", x, axis)
+    y = _normalize(x, axes, eps, True)
+    return _affine("layer_norm", y, gamma, beta, axes)
+
+
+def rms_norm(
+    x: Any, gamma: Any = None, axis: int | Sequence[int] = -1, eps: float = 1e-6
+) -> Any:
+    """x / sqrt(mean(x^2) + eps) over the given axes, times gamma of their lengths.
+
+    >>> rms_norm(tensor([[3.0, -3.0]]), eps=0.0).tolist()
+    [[1.0, -1.0]]
+    """
+    x = _floating(x)
+    axes = _axes("rms_norm", x, axis)
+    return _affine("rms_norm", _normalize(x, axes, eps, False), gamma, None, axes)
+
+
+def batch_norm(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    eps: float = 1e-5,
+    axis: int = 1,
+    mean: Any = None,
+    variance: Any = None,
+) -> Any:
+    """(x - mean) / sqrt(var + eps) for each channel, times gamma plus beta.
+
+    (n, c, *sizes), (c,), (c,) -> (n, c, *sizes), with the channels on ``axis``.  Mean
+    and variance are those of x over all other axes, through which gradients flow, or
+    the ones given, (c,) each, as for inference.
+
+    >>> batch_norm(tensor([[1.0], [3.0]]), eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    """
+    name = "batch_norm"
+    x = _floating(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: expected (n, channels, *sizes), got {x.shape}")
+    channel = _axis(axis, x.ndim, name)
+    if (mean is None) != (variance is None):
+        raise ShapeError(f"{name}: give both mean and variance, or neither")
+    if mean is None:
+        axes = tuple(i for i in range(x.ndim) if i != channel)
+        y = _normalize(x, axes, eps, True)
+    else:
+        centre = _matched(name, "mean", mean, x, (channel,))
+        spread = _matched(name, "variance", variance, x, (channel,))
+        y = (x - centre) / sqrt(spread + eps)
+    return _affine(name, y, gamma, beta, (channel,))
+
+
+def group_norm(
+    x: Any, groups: int, gamma: Any = None, beta: Any = None, eps: float = 1e-5
+) -> Any:
+    """Normalize each sample over its groups of channels, then scale each channel.
+
+    (n, c, *sizes), (c,), (c,) -> (n, c, *sizes); ``groups`` divides c.
+
+    >>> group_norm(tensor([[1.0, 3.0, 5.0, 5.0]]), 2, eps=1e-9).tolist()
+    [[-1.0, 1.0, 0.0, 0.0]]
+    """
+    x = _floating(x)
+    if x.ndim < 2 or groups < 1 or x.shape[1] % groups:
+        raise ShapeError(
+            f"group_norm: expected (n, channels, *sizes) with channels divisible by "
+            f"groups={groups}, got {x.shape}"
+        )
+    lengths = (x.shape[1] // groups, *x.shape[2:])
+    parts = reshape(x, (x.shape[0], groups, math.prod(lengths)))
+    y = reshape(_normalize(parts, (2,), eps, True), x.shape)
+    return _affine("group_norm", y, gamma, beta, (1,))
+
+
+def instance_norm(
+    x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-5
+) -> Any:
+    """Normalize each channel of each sample over its sizes, then scale it.
+
+    (n, c, *sizes), (c,), (c,) -> (n, c, *sizes).
+
+    >>> instance_norm(tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    x = _floating(x)
+    if x.ndim < 3:
+        raise ShapeError(
+            f"instance_norm: expected (n, channels, *sizes), got {x.shape}"
+        )
+    y = _normalize(x, tuple(range(2, x.ndim)), eps, True)
+    return _affine("instance_norm", y, gamma, beta, (1,))
+
+
+def _axes(name: str, x: Any, axis: int | Sequence[int]) -> Axes:
+    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    places = sorted({_axis(i, x.ndim, name) for i in axes})
+    if len(places) != len(axes) or not axes:
+        raise ShapeError(f"{name}: expected different axes, one at least, got {axis}")
+    return tuple(places)
+
+
+def _affine(name: str, y: Any, gamma: Any, beta: Any, axes: Axes) -> Any:
+    if gamma is not None:
+        y = y * _matched(name, "gamma", gamma, y, axes)
+    return y if beta is None else y + _matched(name, "beta", beta, y, axes)
+
+
+def _matched(name: str, what: str, values: Any, x: Any, axes: Axes) -> Any:
+    """Values for some axes, in the shape that lies along those."""
+    values = _floating(values)
+    lengths = tuple(x.shape[i] for i in axes)
+    if values.shape != lengths:
+        raise ShapeError(
+            f"{name}: expected {what} of shape {lengths}, got {values.shape}"
+        )
+    return reshape(values, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))

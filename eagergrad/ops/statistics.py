@@ -1,0 +1,342 @@
+"""Statistics: products, averages and spreads, with or without nan."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..operands import operand
+from ..primitive import linear, primitive
+from ..tensor import Tensor
+from .elementwise import (
+    _astype_op,
+    _where,
+    astype,
+    imag,
+    isnan,
+    maximum,
+    product,
+    real,
+    square,
+    where,
+)
+from .gathering import axis_of
+from .matrix_norms import _length
+from .reductions import (
+    Axis,
+    _count,
+    _floating,
+    _mean,
+    _normal,
+    _reduced,
+    _sum,
+    is_half,
+    max,
+    min,
+    reduced_shape,
+    sum,
+)
+from .scans import _prod
+from .shapes import broadcast_to, ravel, reshape, transpose
+
+amax = max
+amin = min
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, Tensor) else operand(x)
+
+
+def _wide(x: Any) -> tuple[Any, Any]:
+    """A floating tensor, half types in float32, and the dtype to return to."""
+    x = _floating(x)
+    return (astype(x, "float32") if is_half(x) else x), x.dtype
+
+
+def _back(y: Any, dtype: Any) -> Any:
+    """The result of ``_wide`` in the dtype it came from; complex may now be real."""
+    half = y.dtype == np.float32 and dtype.itemsize == 2
+    return astype(y, dtype) if half else y
+
+
+def _axes(axis: Any, rank: int, name: str) -> tuple[int, ...]:
+    """The axes to reduce, counted from the first."""
+    if axis is None:
+        return tuple(range(rank))
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(axis_of(i, rank, name) for i in given)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{name}: repeated axis in {given}")
+    return axes
+
+
+def _joined(x: Any, axes: tuple[int, ...]) -> tuple[Any, int]:
+    """x with its axes made one, and which one that is."""
+    if len(axes) == 1:
+        return x, axes[0]
+    if len(axes) == x.ndim:
+        return ravel(x), 0
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    x = transpose(x, rest + axes)
+    length = math.prod(x.shape[len(rest) :])
+    return reshape(x, (*x.shape[: len(rest)], length)), len(rest)
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Multiply over the given axes, or over all; 1 for no elements.
+
+    The gradient is right with zeros among the factors.  Half types use float32.
+
+    >>> prod(tensor([2.0, 3.0, 4.0])).item()
+    24.0
+    """
+    x = _array(x)
+    axes = _axes(axis, x.ndim, "prod")
+    y = _prod(*_joined(x, axes)) if axes or axis is None else x
+    return reshape(y, _reduced(x.shape, axes, True)) if keepdims else y
+
+
+def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Count the elements that are not 0; int64, no gradient.
+
+    >>> count_nonzero(tensor([0.0, 2.0, 3.0])).item()
+    2
+    """
+    return sum(_array(x) != 0, axis, keepdims)
+
+
+# ------------------------------------------------------------------------- spreads
+
+
+# x - mean(x) is its own transpose.
+_centred = linear(
+    "centred",
+    transpose=lambda g, axis: _centred(g, axis),
+    forward=lambda xp, x, axis: x - x.mean(axis=axis, keepdims=True),
+)
+
+
+def _squares(d: Any) -> Any:
+    return square(d) if d.dtype.kind != "c" else square(real(d)) + square(imag(d))
+
+
+def _over(total: Any, count: float) -> Any:
+    """Divide by a number of elements; of none, as NumPy does, nan or inf."""
+    return total / count if count > 0 else total / 0.0
+
+
+def var(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The variance: sum(|x - mean(x)|^2) / (n - ddof) over the axes.
+
+    nan or inf where n <= ddof.  Half types use float32.
+
+    >>> var(tensor([1.0, 2.0, 3.0]), ddof=1).item()
+    1.0
+    """
+    x, dtype = _wide(x)
+    axes = _axes(axis, x.ndim, "var")
+    if not _count(x.shape, axes):
+        return _back(_over(_sum(real(x), axes, keepdims), 0), dtype)
+    total = _sum(_squares(_centred(x, axes)), axes, keepdims)
+    return _back(_over(total, _count(x.shape, axes) - ddof), dtype)
+
+
+def std(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation: sqrt(sum(|x - mean(x)|^2) / (n - ddof)).
+
+    The gradient at equal values is 0.  nan or inf where n <= ddof.
+
+    >>> std(tensor([1.0, 2.0, 3.0]), ddof=1).item()
+    1.0
+    """
+    x, dtype = _wide(x)
+    axes = _axes(axis, x.ndim, "std")
+    if not _count(x.shape, axes):
+        return _back(_over(_sum(real(x), axes, keepdims), 0), dtype)
+    length = _length(_centred(x, axes), axes, keepdims)
+    count = _count(x.shape, axes) - ddof
+    return _back(length / math.sqrt(count) if count > 0 else length / 0.0, dtype)
+
+
+def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest less the smallest element along the axes.
+
+    >>> ptp(tensor([1.0, 5.0, 3.0])).item()
+    4.0
+    """
+    x = _array(x)
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
+
+
+def average(
+    x: Any,
+    axis: Axis = None,
+    weights: Any = None,
+    returned: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """The weighted average sum(w x) / sum(w), differentiable in both.
+
+    Weights have the shape of x, or one axis for the one that is reduced.  With
+    ``returned`` also the sum of the weights.
+
+    >>> average(tensor([1.0, 5.0]), weights=tensor([3.0, 1.0])).item()
+    2.0
+    """
+    x, dtype = _wide(x)
+    axes = _axes(axis, x.ndim, "average")
+    if weights is None:
+        y = _mean(x, axes, keepdims)
+        scale = broadcast_to(
+            _array(float(_count(x.shape, axes))).astype(y.dtype), y.shape
+        )
+    else:
+        w, _ = _wide(weights)
+        if w.shape != x.shape:
+            if w.ndim != 1 or len(axes) != 1 or w.shape[0] != x.shape[axes[0]]:
+                raise ShapeError(
+                    "average: expected weights in the shape of x, or one for each "
+                    f"place along the axis: x is {x.shape}, weights {w.shape}, "
+                    f"axis={axis}"
+                )
+            w = broadcast_to(reshape(w, (-1,) + (1,) * (x.ndim - 1 - axes[0])), x.shape)
+        scale = _sum(w, axes, keepdims)
+        y = _sum(product(w, x), axes, keepdims) / scale
+    return (_back(y, dtype), _back(scale, dtype)) if returned else _back(y, dtype)
+
+
+# --------------------------------------------------------------------- without nan
+
+
+def _present(x: Any, fill: float) -> tuple[Any, Any]:
+    """x with its nan filled, and where it has one."""
+    x = _array(x)
+    gone = isnan(x) if x.dtype.kind in "fcV" else x != x
+    return where(gone, fill, x) if x.dtype.kind in "fcV" else x, gone
+
+
+def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum of the elements that are not nan; 0 for none.
+
+    >>> nansum(tensor([1.0, nan, 2.0])).item()
+    3.0
+    """
+    return sum(_present(x, 0.0)[0], axis, keepdims)
+
+
+def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The product of the elements that are not nan; 1 for none.
+
+    >>> nanprod(tensor([2.0, nan, 3.0])).item()
+    6.0
+    """
+    return prod(_present(x, 1.0)[0], axis, keepdims)
+
+
+def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The mean of the elements that are not nan; nan for none.
+
+    >>> nanmean(tensor([1.0, nan, 2.0])).item()
+    1.5
+    """
+    x, dtype = _wide(x)
+    filled, gone = _present(x, 0.0)
+    axis = _normal(axis)
+    count = astype(_sum(~gone, axis, keepdims), filled._data.real.dtype)
+    return _back(_sum(filled, axis, keepdims) / count, dtype)
+
+
+def _nan_deviations(x: Any, axis: Axis) -> tuple[Any, Any]:
+    """x - nanmean(x) with 0 for nan, and how many are not nan, with keepdims."""
+    filled, gone = _present(x, 0.0)
+    count = astype(_sum(~gone, axis, True), filled._data.real.dtype)
+    middle = _sum(filled, axis, True) / maximum(count, 1.0)
+    return where(gone, 0.0, filled - middle), count
+
+
+def nanvar(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The variance of the elements that are not nan; nan where no more than ddof are.
+
+    >>> nanvar(tensor([1.0, nan, 3.0])).item()
+    1.0
+    """
+    x, dtype = _wide(x)
+    axis = _normal(axis)
+    d, count = _nan_deviations(x, axis)
+    y = _sum(_squares(d), axis, True) / where(count > ddof, count - ddof, math.nan)
+    y = y if keepdims else reshape(y, _reduced(x.shape, axis, False))
+    return _back(y, dtype)
+
+
+def nanstd(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation of the elements that are not nan; see ``nanvar``.
+
+    The gradient at equal values is 0.
+
+    >>> nanstd(tensor([1.0, nan, 3.0])).item()
+    1.0
+    """
+    x, dtype = _wide(x)
+    axis = _normal(axis)
+    d, count = _nan_deviations(x, axis)
+    y = _length(d, axis, True) / where(count > ddof, count - ddof, math.nan) ** 0.5
+    y = y if keepdims else reshape(y, _reduced(x.shape, axis, False))
+    return _back(y, dtype)
+
+
+def _nan_extreme_rule(g: Any, x: Any, y: Any, axis: Axis, keepdims: bool) -> Any:
+    """Equal extremes share the gradient evenly; a nan gets none."""
+    if not keepdims and axis is not None and x.ndim:
+        shape = reduced_shape(x.shape, axis)
+        g, y = reshape(g, shape), reshape(y, shape)
+    hit = x == y
+    count = _sum(_astype_op(hit, x.dtype, None), axis, True)
+    return _where(hit, g / _where(count > 0, count, 1.0), 0.0)
+
+
+def _nan_extreme(
+    xp: Any, x: Any, name: str, fill: float, axis: Axis, keepdims: bool
+) -> Any:
+    if x.dtype.kind not in "fV":
+        return getattr(x, name)(axis=axis, keepdims=keepdims)
+    gone = xp.isnan(x)
+    filled = xp.where(gone, xp.full((), fill, x.dtype), x)
+    y = getattr(filled, name)(axis=axis, keepdims=True)
+    none = gone.all(axis=axis, keepdims=True)
+    y = xp.where(none, xp.full((), math.nan, x.dtype), y)
+    return y if keepdims else y.reshape(_reduced(x.shape, axis, False))
+
+
+@primitive()
+def _nanmax(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return _nan_extreme(xp, x, "max", -math.inf, axis, keepdims)
+
+
+@primitive()
+def _nanmin(xp: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return _nan_extreme(xp, x, "min", math.inf, axis, keepdims)
+
+
+_nanmax.vjp(_nan_extreme_rule)
+_nanmin.vjp(_nan_extreme_rule)
+
+
+def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element but for nan; nan for none.  Equal ones share the gradient.
+
+    >>> nanmax(tensor([1.0, nan, 2.0])).item()
+    2.0
+    """
+    return _nanmax(x, _normal(axis), keepdims)
+
+
+def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element but for nan; nan for none.  Equal ones share the gradient.
+
+    >>> nanmin(tensor([1.0, nan, 2.0])).item()
+    1.0
+    """
+    return _nanmin(x, _normal(axis), keepdims)
