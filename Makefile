@@ -75,5 +75,5 @@ $(VENV)/installed-%: pyproject.toml | $(bin)/pip
 $(VENV)/group-%: pyproject.toml | $(bin)/pip
 	@echo 'installing eagergrad and its $* tools into $(VENV)'
 	@$(pip) --upgrade 'pip>=25.1'
-	@$(pip) --editable '.[bf16,plot]' --group $*
+	@$(pip) --editable '.[bf16,plot,scipy]' --group $*
 	@touch $@
