@@ -3,6 +3,7 @@
     EagergradError
     |-- DeviceError      (ValueError)    unknown or absent device, devices mixed
     |-- ShapeError       (ValueError)    shapes that do not fit an op
+    |-- MatrixError      (LinAlgError)   a matrix that is singular, or not definite
     |-- DTypeError       (TypeError)     dtypes or argument types that do not fit an op
     |-- GradientError    (ValueError)    a rule or a seed of the wrong count or shape
     |-- TapeError        (RuntimeError)  a tape used up or never entered
@@ -18,6 +19,8 @@ does what a reader expects.  Messages say: op, expected, got, remedy.
 
 from __future__ import annotations
 
+from numpy.linalg import LinAlgError
+
 
 class EagergradError(Exception):
     """Base of all errors raised by eagergrad."""
@@ -29,6 +32,10 @@ class DeviceError(EagergradError, ValueError):
 
 class ShapeError(EagergradError, ValueError):
     """Shapes that do not fit an operation."""
+
+
+class MatrixError(EagergradError, LinAlgError):
+    """A matrix that is singular, not definite, or does not converge."""
 
 
 class DTypeError(EagergradError, TypeError):

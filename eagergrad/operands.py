@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from .device import BUFFERS, device_of
-from .errors import DeviceError, DTypeError, EagergradError, ShapeError
+from .errors import (
+    DeviceError,
+    DTypeError,
+    EagergradError,
+    MatrixError,
+    ShapeError,
+)
 from .tape import active
 from .tensor import INEXACT, Tensor, to_buffer, wrap
 
@@ -161,6 +167,8 @@ def explained(
     message = f"{op.name}: {text}: {what}"
     if isinstance(error, IndexError):
         return IndexError(message)
+    if isinstance(error, np.linalg.LinAlgError):
+        return MatrixError(message)
     if isinstance(error, ValueError):
         return ShapeError(message)
     if isinstance(error, TypeError):

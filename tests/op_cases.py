@@ -142,6 +142,11 @@ def _taken(index, shape):
 
 
 ROWS = {
+    "split": [
+        ((draw((5,)),), [1, 3], 0),
+        ((draw((2, 4)),), [2], 1),
+        ((draw((2, 0)),), [1], 0),
+    ],
     **dict.fromkeys(
         [name for name, op in OPS.items() if op.arrays == ("a", "b")], _binary()
     ),

@@ -873,3 +873,9 @@ def test_errors_of_numpy_are_kept_as_the_cause():
     with pytest.raises(ShapeError) as caught:
         X + eg.zeros(3)
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_singular_matrix_is_also_numpys_error():
+    with pytest.raises(np.linalg.LinAlgError, match=r"inv: .*\(2, 2\)") as caught:
+        eg.linalg.inv(np.zeros((2, 2)))
+    assert isinstance(caught.value, eg.errors.MatrixError)

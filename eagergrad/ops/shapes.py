@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..operands import operand
-from ..primitive import linear
+from ..primitive import linear, primitive
 from ..tensor import Tensor
 
 _reshape = linear(
@@ -187,6 +187,16 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     return _stack(arrays, axis)
 
 
+@primitive(several=True)
+def _split(xp: Any, x: Any, cuts: list[int], axis: int) -> Any:
+    return tuple(xp.split(x, cuts, axis))
+
+
+@_split.vjp
+def _split_rule(g: Any, axis: int) -> Any:
+    return _concatenate(g, axis)
+
+
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     """Cut along an axis: into equal parts, or at the given indices.
 
@@ -206,9 +216,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
         cuts = [length // parts * i for i in range(1, parts)]
     else:
         cuts = [operator.index(i) for i in indices_or_sections]
-    before = (slice(None),) * axis
-    edges = zip([0, *cuts], [*cuts, length], strict=True)
-    return [x[(*before, slice(start, stop))] for start, stop in edges]
+    return list(_split(x, cuts, axis))
 
 
 def _axis(axis: int, rank: int, name: str) -> int:
