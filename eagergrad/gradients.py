@@ -207,26 +207,27 @@ def implicit_value_and_gradients(
     @_named_like(f, "implicit_value_and_gradients")
     def run(*args: Any, **kwargs: Any) -> tuple[Any, list[tuple[Any, Variable]]]:
         tape = Tape()
-        push(tape)
         try:
-            value = f(*args, **kwargs)
-            pop(tape)
-            if value is None:
-                raise _returned_none(f)
+            push(tape)
+            try:
+                value = f(*args, **kwargs)
+                if value is None:
+                    raise _returned_none(f)
+                targets = [
+                    y if type(y) is Tensor else convert_to_tensor(y)
+                    for y in nest.flatten(value)
+                ]
+            finally:
+                pop(tape)
             variables = [tape.variables[order] for order in sorted(tape.variables)]
             if not variables:
                 raise GradientError(
                     f"{name_of(f)}: read no trainable Variable; there is nothing to "
                     "differentiate by"
                 )
-            targets = [
-                y if type(y) is Tensor else convert_to_tensor(y)
-                for y in nest.flatten(value)
-            ]
             seeds: list[Tensor | None] = [None] * len(targets)
             grads = swept(tape, targets, seeds, variables, consume=True)
         finally:
-            pop(tape)
             tape.close()
         return value, list(zip(grads, variables, strict=True))
 

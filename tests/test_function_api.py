@@ -351,3 +351,10 @@ def test_implicit_exception_leaves_no_tape_open():
     with pytest.raises(KeyError):
         eg.implicit_gradients(broken)()
     assert nothing_recording()
+
+
+def test_implicit_gradient_of_a_variable_that_is_the_value():
+    w = eg.Variable(2.0)
+    [(g, variable)] = eg.implicit_gradients(lambda: w)()
+    assert g.item() == 1.0
+    assert variable is w
