@@ -281,3 +281,19 @@ def test_142_seed_is_differentiable():
         g = inner.gradient(y, x, output_gradients=w)
     assert g.item() == 60.0
     assert outer.gradient(g, w).item() == 12.0
+
+
+def test_114_norm_at_zero():
+    x = C([0.0, 0.0])
+    with T() as tape:
+        tape.watch(x)
+        y = eg.norm(x)
+    assert tape.gradient(y, x).tolist() == [0.0, 0.0]
+
+
+def test_124_cumprod_with_a_zero():
+    x = C([2.0, 0.0, 3.0])
+    with T() as tape:
+        tape.watch(x)
+        y = eg.cumprod(x)
+    assert tape.gradient(y, x).tolist() == [1.0, 8.0, 0.0]

@@ -50,7 +50,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
     >>> leaky_relu(tensor([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return _leaky_relu(_floating(x), negative_slope)
+    return _leaky_relu(_floating(x, "leaky_relu"), negative_slope)
 
 
 def relu6(x: Any) -> Any:
@@ -91,7 +91,7 @@ def threshold(x: Any, threshold: float, value: Any) -> Any:
     >>> threshold(tensor([0.5, 2.0]), 1.0, -1.0).tolist()
     [-1.0, 2.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "threshold")
     return where(x > threshold, x, value)
 
 
@@ -116,7 +116,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     >>> elu(tensor([float("-inf"), 2.0])).tolist()
     [-1.0, 2.0]
     """
-    return _elu(_floating(x), alpha, 1.0, 1.0)
+    return _elu(_floating(x, "elu"), alpha, 1.0, 1.0)
 
 
 def selu(x: Any) -> Any:
@@ -125,7 +125,7 @@ def selu(x: Any) -> Any:
     >>> round(selu(tensor(1.0)).item(), 4)
     1.0507
     """
-    return _elu(_floating(x), 1.6732632423543772, 1.0, 1.0507009873554805)
+    return _elu(_floating(x, "selu"), 1.6732632423543772, 1.0, 1.0507009873554805)
 
 
 def celu(x: Any, alpha: float = 1.0) -> Any:
@@ -134,7 +134,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
     >>> celu(tensor([float("-inf"), 2.0]), 0.5).tolist()
     [-0.5, 2.0]
     """
-    return _elu(_floating(x), alpha, alpha, 1.0)
+    return _elu(_floating(x, "celu"), alpha, alpha, 1.0)
 
 
 log_sigmoid = elementwise(
@@ -277,7 +277,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     >>> glu(tensor([3.0, 0.0])).tolist()
     [1.5]
     """
-    x = _floating(x)
+    x = _floating(x, "glu")
     if not -x.ndim <= axis < x.ndim or x.shape[axis] % 2:
         raise ShapeError(
             f"glu: expected an axis of even length, got axis {axis} of {x.shape}; "

@@ -213,7 +213,9 @@ def resize(x: Any, new_shape: Axes) -> Any:
     x, shape = ravel(x), tuple(_listed(new_shape))
     size = math.prod(shape)
     if not x.size:
-        return reshape(broadcast_to(operand(np.zeros((), x.dtype)), (size,)), shape)
+        return reshape(
+            broadcast_to(operand(np.zeros((), x.dtype), "resize"), (size,)), shape
+        )
     return reshape(tile(x, -(-size // x.size))[:size], shape)
 
 

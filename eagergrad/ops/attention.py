@@ -35,7 +35,11 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, q, tensor([[5.0]])).tolist()
     [[5.0]]
     """
-    q, k, v = _floating(q), _floating(k), _floating(v)
+    q, k, v = (
+        _floating(q, "scaled_dot_product_attention"),
+        _floating(k, "scaled_dot_product_attention"),
+        _floating(v, "scaled_dot_product_attention"),
+    )
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1]:
         raise ShapeError(
             "scaled_dot_product_attention: expected q (..., n, d) and k (..., m, d), "
@@ -53,7 +57,11 @@ def scaled_dot_product_attention(
         return matmul(scores, v)
     allowed = None
     if mask is not None:
-        mask = mask if isinstance(mask, Tensor) else operand(mask)
+        mask = (
+            mask
+            if isinstance(mask, Tensor)
+            else operand(mask, "scaled_dot_product_attention")
+        )
         if mask.dtype.kind == "b":
             allowed = mask
         else:
@@ -61,7 +69,9 @@ def scaled_dot_product_attention(
             scores = scores + where(allowed, mask, 0.0)
     if causal:
         past = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
-        seen = operand(q.device.backend.put(past, q.device))
+        seen = operand(
+            q.device.backend.put(past, q.device), "scaled_dot_product_attention"
+        )
         allowed = seen if allowed is None else allowed & seen
     if allowed is None:
         return matmul(softmax(scores), v)

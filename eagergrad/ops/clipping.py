@@ -34,10 +34,10 @@ def global_norm(t_list: Sequence[Any]) -> Any:
     >>> global_norm([tensor([3.0]), None, tensor([[4.0]])]).item()
     5.0
     """
-    tensors = [_floating(x) for x in t_list if x is not None]
+    tensors = [_floating(x, "global_norm") for x in t_list if x is not None]
     tensors = [x for x in tensors if x.size]
     if not tensors:
-        return _floating(0.0)
+        return _floating(0.0, "global_norm")
     unit = _unit(max(stack([max(absolute(stop_gradient(x))) for x in tensors])))
     parts = [sum(square(x / unit)) for x in tensors]
     return unit * _root(sum(stack(parts)))
@@ -56,7 +56,11 @@ def clip_by_global_norm(
     5.0
     """
     _check_limit("clip_by_global_norm", clip_norm)
-    norm = global_norm(t_list) if use_norm is None else _floating(use_norm)
+    norm = (
+        global_norm(t_list)
+        if use_norm is None
+        else _floating(use_norm, "clip_by_global_norm")
+    )
     larger = norm > clip_norm
     scale = where(larger, clip_norm / where(larger, norm, 1.0), 1.0)
     clipped: list[Any] = []
@@ -64,7 +68,7 @@ def clip_by_global_norm(
         if x is None:
             clipped.append(None)
             continue
-        x = _floating(x)
+        x = _floating(x, "clip_by_global_norm")
         clipped.append(x * (scale if scale.dtype == x.dtype else scale.astype(x.dtype)))
     return clipped, norm
 
@@ -76,7 +80,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Axis = None) -> Any:
     [0.6000000238418579, 0.800000011920929]
     """
     _check_limit("clip_by_norm", clip_norm)
-    x = _floating(t)
+    x = _floating(t, "clip_by_norm")
     if not x.size:
         return x
     axes = tuple(axes) if isinstance(axes, list) else axes

@@ -324,7 +324,7 @@ def depthwise_conv2d(
     >>> depthwise_conv2d(ones((1, 2, 2, 2)), ones((2, 1, 2, 2))).shape
     (1, 2, 1, 1)
     """
-    x = _floating(x)
+    x = _floating(x, "depthwise_conv2d")
     groups = x.shape[1] if x.ndim > 1 else 1
     return _convolved("depthwise_conv2d", x, w, 2, stride, padding, dilation, groups)
 
@@ -347,7 +347,7 @@ def conv_transpose(
     [[[1.0, 1.0, 1.0, 1.0]]]
     """
     name = "conv_transpose"
-    x, w = _floating(x), _floating(w)
+    x, w = _floating(x, "conv_transpose"), _floating(w, "conv_transpose")
     _check_ranks(name, x, w, None)
     count = x.ndim - 2
     if groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % groups:

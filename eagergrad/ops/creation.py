@@ -29,7 +29,7 @@ def tensor(data: Any, dtype: Any = None, device: Device | str | None = None) -> 
     """
     if not holds_tensor(data):
         return wrap(to_buffer(data, dtype, device))
-    return _converted(operand(data), dtype, device)
+    return _converted(operand(data, "tensor"), dtype, device)
 
 
 def asarray(data: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
@@ -44,7 +44,7 @@ def asarray(data: Any, dtype: Any = None, device: Device | str | None = None) ->
         return wrap(to_buffer(data, dtype, device, copy=None))
     if isinstance(data, Tensor) and type(data) is Tensor and dtype is device is None:
         return data
-    return _converted(operand(data), dtype, device)
+    return _converted(operand(data, "asarray"), dtype, device)
 
 
 def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
@@ -74,7 +74,7 @@ def convert_to_tensor(value: Any, dtype: Any = None) -> Tensor:
     if value is None:
         raise ShapeError("convert_to_tensor: expected values, got None")
     if holds_tensor(value):
-        return convert_to_tensor(operand(value), dtype)
+        return convert_to_tensor(operand(value, "convert_to_tensor"), dtype)
     if wanted is not None and wanted.kind in "biu":
         found = wrap(to_buffer(value))
         if found.dtype.kind in INEXACT:

@@ -42,7 +42,7 @@ def dropout(
     """
     if not 0 <= rate <= 1:
         raise ShapeError(f"dropout: expected a rate in [0, 1], got {rate}")
-    x = _floating(x)
+    x = _floating(x, "dropout")
     if not training or rate == 0:
         return x
     source = random.GENERATOR if generator is None else generator

@@ -269,7 +269,7 @@ def rfftn(a: Any, s: Shape = None, axes: Shape = None, norm: str | None = None) 
     >>> rfftn(ones((2, 4))).shape
     (2, 3)
     """
-    a = _floating(a)
+    a = _floating(a, "rfftn")
     places, lengths = _many(a, s, axes, "rfftn")
     y = _real_forward(a, lengths[-1], places[-1], norm, "rfftn")
     if len(places) == 1:
@@ -283,7 +283,7 @@ def irfftn(a: Any, s: Shape = None, axes: Shape = None, norm: str | None = None)
     >>> irfftn(ones((2, 3))).shape
     (2, 4)
     """
-    a = _floating(a)
+    a = _floating(a, "irfftn")
     places, lengths = _many(a, s, axes, "irfftn")
     if len(places) > 1:
         a = _complex(_ifftn, a, lengths[:-1], places[:-1], norm, "irfftn")

@@ -115,7 +115,7 @@ def solve(a: Any, b: Any) -> Any:
     >>> solve(tensor([[2.0, 0.0], [0.0, 4.0]]), tensor([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    a, b = _pair(_matrix(a, "solve", True), _floating(b))
+    a, b = _pair(_matrix(a, "solve", True), _floating(b, "solve"))
     if not b.ndim or b.shape[0 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(f"solve: sizes differ: a is {a.shape}, b is {b.shape}")
     if b.ndim > 1:

@@ -157,8 +157,8 @@ def nll(log_probs: Any, labels: Any) -> Any:
     >>> nll(tensor([[-1.0, -2.0]]), [1]).tolist()
     [2.0]
     """
-    x = _floating(log_probs)
-    labels = labels if isinstance(labels, Tensor) else operand(labels)
+    x = _floating(log_probs, "nll")
+    labels = labels if isinstance(labels, Tensor) else operand(labels, "nll")
     if labels.dtype.kind not in "iu" or not x.ndim or labels.shape != x.shape[:-1]:
         raise ShapeError(
             "nll: expected integer labels of the shape of log_probs without the last "
@@ -208,7 +208,7 @@ def ctc_loss(
     >>> round(ctc_loss(log(probs), [[1]]).item(), 4)
     0.2877
     """
-    x = _floating(log_probs)
+    x = _floating(log_probs, "ctc_loss")
     names = np.asarray(_host(labels))
     if x.ndim != 3 or names.ndim != 2 or len(names) != len(x) or 0 in x.shape:
         raise ShapeError(
@@ -239,7 +239,7 @@ def ctc_loss(
     leap = put(leap, x.device)
     begins = put(np.broadcast_to(np.arange(width) < 2, (n, width)).copy(), x.device)
     state = where(begins, seen[0], -math.inf)
-    nothing = operand(put(np.full((n, 2), -math.inf, x.dtype), x.device))
+    nothing = operand(put(np.full((n, 2), -math.inf, x.dtype), x.device), "ctc_loss")
     for t in range(1, steps):
         padded = concatenate([nothing, state], 1)
         leaps = where(leap, padded[:, :-2], -math.inf)

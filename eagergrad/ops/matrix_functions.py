@@ -126,7 +126,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     >>> lstsq(tensor([[2.0], [0.0]]), tensor([4.0, 3.0])).x.tolist()
     [2.0]
     """
-    a, b = _pair(_matrix(a, "lstsq"), _floating(b))
+    a, b = _pair(_matrix(a, "lstsq"), _floating(b, "lstsq"))
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
         raise ShapeError(
             f"lstsq: expected (n, m) and (n,) or (n, k), got {a.shape} and {b.shape}"

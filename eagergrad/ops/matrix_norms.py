@@ -68,7 +68,7 @@ def vector_norm(
     >>> vector_norm(tensor([3.0, 4.0])).item()
     5.0
     """
-    x = _floating(x)
+    x = _floating(x, "vector_norm")
     axis = tuple(axis) if isinstance(axis, Sequence) else axis
     if ord == 2:
         return _length(x, axis, keepdims)
@@ -134,7 +134,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     >>> norm(tensor([[3.0, 4.0], [0.0, 0.0]]), axis=1).tolist()
     [5.0, 0.0]
     """
-    x = _floating(x)
+    x = _floating(x, "norm")
     if axis is None:
         if ord is None:
             y = _length(ravel(x), 0, False)
@@ -184,13 +184,13 @@ def matrix_rank(A: Any, tol: Any = None) -> Any:
     >>> matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
     1
     """
-    x = stop_gradient(_floating(A))
+    x = stop_gradient(_floating(A, "matrix_rank"))
     if x.ndim < 2:
         return astype(any(not_equal(x, 0.0)), np.int64)
     s = svdvals(x)
     if tol is None:
         tol = max(s, -1, True) * _tolerance(x)
     else:
-        tol = tol if isinstance(tol, Tensor) else operand(tol)
+        tol = tol if isinstance(tol, Tensor) else operand(tol, "matrix_rank")
         tol = reshape(tol, (*tol.shape, 1))
     return sum(astype(s > tol, np.int64), -1)

@@ -104,7 +104,7 @@ def layer_norm(
     >>> layer_norm(tensor([[1.0, 3.0]]), eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    x = _floating(x)
+    x = _floating(x, "layer_norm")
     axes = _axes("layer_norm", x, axis)
     y = _normalize(x, axes, eps, True)
     return _affine("layer_norm", y, gamma, beta, axes)
@@ -118,7 +118,7 @@ def rms_norm(
     >>> rms_norm(tensor([[3.0, -3.0]]), eps=0.0).tolist()
     [[1.0, -1.0]]
     """
-    x = _floating(x)
+    x = _floating(x, "rms_norm")
     axes = _axes("rms_norm", x, axis)
     return _affine("rms_norm", _normalize(x, axes, eps, False), gamma, None, axes)
 
@@ -142,7 +142,7 @@ def batch_norm(
     [[-1.0], [1.0]]
     """
     name = "batch_norm"
-    x = _floating(x)
+    x = _floating(x, "batch_norm")
     if x.ndim < 2:
         raise ShapeError(f"{name}: expected (n, channels, *sizes), got {x.shape}")
     channel = _axis(axis, x.ndim, name)
@@ -168,7 +168,7 @@ def group_norm(
     >>> group_norm(tensor([[1.0, 3.0, 5.0, 5.0]]), 2, eps=1e-9).tolist()
     [[-1.0, 1.0, 0.0, 0.0]]
     """
-    x = _floating(x)
+    x = _floating(x, "group_norm")
     if x.ndim < 2 or groups < 1 or x.shape[1] % groups:
         raise ShapeError(
             f"group_norm: expected (n, channels, *sizes) with channels divisible by "
@@ -190,7 +190,7 @@ def instance_norm(
     >>> instance_norm(tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
-    x = _floating(x)
+    x = _floating(x, "instance_norm")
     if x.ndim < 3:
         raise ShapeError(
             f"instance_norm: expected (n, channels, *sizes), got {x.shape}"

@@ -31,7 +31,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
     >>> pad(tensor([1.0, 2.0]), (1, 2)).tolist()
     [0.0, 1.0, 2.0, 0.0, 0.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "pad")
     known = OPTIONS.get(mode)
     if known is None:
         raise ShapeError(f"pad: expected a mode among {sorted(OPTIONS)}, got {mode!r}")

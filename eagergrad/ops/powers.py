@@ -46,9 +46,9 @@ def float_power(a: Any, b: Any) -> Any:
     [0.5, 0.25]
     """
     if not isinstance(b, (int, float, complex)):
-        b = _floating(b)
+        b = _floating(b, "float_power")
     if not isinstance(a, (int, float, complex)) or isinstance(b, (int, float, complex)):
-        a = _floating(a)
+        a = _floating(a, "float_power")
     return power(a, float(b) if isinstance(b, int) else b)
 
 
@@ -144,14 +144,14 @@ def ldexp(x1: Any, x2: Any) -> Any:
     [4.0, 12.0]
     """
     if not isinstance(x2, int):
-        x2 = (x2 if isinstance(x2, Tensor) else operand(x2))._data
+        x2 = (x2 if isinstance(x2, Tensor) else operand(x2, "ldexp"))._data
         if x2.dtype.kind not in "iu":
             raise DTypeError(
                 f"ldexp: expected integers x2, got {x2.dtype}; cast with "
                 "eg.astype(x2, 'int32')"
             )
         x2 = x2.astype(np.int32)
-    return _ldexp(_floating(x1), x2)
+    return _ldexp(_floating(x1, "ldexp"), x2)
 
 
 # --------------------------------------------------------------------- nan and infinity
@@ -223,6 +223,6 @@ def angle(z: Any, deg: bool = False) -> Any:
     >>> round(angle(tensor(1 + 1j), deg=True).item(), 3)
     45.0
     """
-    z = _floating(z)
+    z = _floating(z, "angle")
     y = arctan2(imag(z), real(z))
     return rad2deg(y) if deg else y

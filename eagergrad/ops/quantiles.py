@@ -72,7 +72,7 @@ def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> nanmedian(tensor([1.0, nan, 2.0])).item()
     1.5
     """
-    x = _floating(x)
+    x = _floating(x, "nanmedian")
     axes = _axes(axis, x.ndim, "nanmedian")
     if not x.ndim or not _count(x.shape, axes):
         return median(x, axes, keepdims)

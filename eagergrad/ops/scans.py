@@ -240,7 +240,7 @@ def logcumsumexp(x: Any, axis: int | None = None) -> Any:
     >>> [round(y, 3) for y in logcumsumexp(tensor([1000.0, 1000.0])).tolist()]
     [1000.0, 1000.693]
     """
-    return _logcumsumexp(*_laid(_floating(x), axis, "logcumsumexp"))
+    return _logcumsumexp(*_laid(_floating(x, "logcumsumexp"), axis, "logcumsumexp"))
 
 
 # --------------------------------------------------------------------- differences
@@ -254,7 +254,7 @@ def diff(
     >>> diff(tensor([1.0, 4.0, 9.0])).tolist()
     [3.0, 5.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "diff")
     if n < 0:
         raise ShapeError(f"diff: expected n >= 0, got {n}")
     axis = _axis(axis, x.ndim, "diff")
@@ -281,11 +281,11 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     >>> trapezoid(tensor([1.0, 2.0, 3.0])).item()
     4.0
     """
-    y = _floating(y)
+    y = _floating(y, "trapezoid")
     axis = _axis(axis, y.ndim, "trapezoid")
     step: Any = dx
     if x is not None:
-        x = _floating(x)
+        x = _floating(x, "trapezoid")
         one = x.ndim == 1
         step = diff(x, axis=0 if one else axis)
         if one:

@@ -123,7 +123,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """
     if side not in ("left", "right"):
         raise ShapeError(f"searchsorted: expected side left or right, got {side!r}")
-    a = a if isinstance(a, Tensor) else operand(a)
+    a = a if isinstance(a, Tensor) else operand(a, "searchsorted")
     if a.ndim != 1:
         raise ShapeError(f"searchsorted: expected a of one axis, got {a.shape}")
     return _searchsorted(a if sorter is None else take(a, sorter), v, side)
@@ -144,7 +144,7 @@ def unique(
     >>> unique(tensor([3.0, 1.0, 3.0])).tolist()
     [1.0, 3.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "unique")
     xp = x.device.backend.xp
     _, index, inverse, counts = xp.unique(
         x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
@@ -162,7 +162,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     >>> [i.tolist() for i in nonzero(tensor([[0.0, 2.0], [3.0, 0.0]]))]
     [[0, 1], [1, 0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = x if isinstance(x, Tensor) else operand(x, "nonzero")
     if not x.ndim:
         raise ShapeError("nonzero: expected at least one axis, got shape (); use ravel")
     return tuple([wrap(index) for index in x.device.backend.xp.nonzero(x._data)])

@@ -213,7 +213,7 @@ def polygamma(n: int, x: Any) -> Any:
         raise DTypeError(
             f"polygamma: expected an integer n >= 0, got {n!r}; call it once for each n"
         )
-    return _polygamma(_floating(x), n) if n else digamma(x)
+    return _polygamma(_floating(x, "polygamma"), n) if n else digamma(x)
 
 
 beta = _binary(
