@@ -92,7 +92,7 @@ def sweep(
         plain = op.plain
         if watched or not plain or g.dtype.kind == "c":
             if op.form == "item":
-                _hand_over(node, g, cotangents)
+                hand_over(node, g, cotangents)
             else:
                 grads = (
                     _located(tape, node, g, lift)
@@ -136,7 +136,7 @@ def rule_gradients(node: Node, g: Any) -> list[Any]:
     ]
 
 
-def _hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
+def hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
     """Put the cotangent of one output among those of the op that made it."""
     (producer,) = node.inputs
     assert producer is not None

@@ -24,7 +24,7 @@ from .errors import (
 from .operands import holds_tensor
 from .ops.creation import convert_to_tensor, zeros, zeros_like
 from .ops.elementwise import astype
-from .ops.shapes import concatenate, stack
+from .ops.shapes import concatenate, swapaxes
 from .rows import sweep_rows
 from .tape import Node, Tape, active, caller_depth, pop, push
 from .tensor import INEXACT, Tensor, Variable, to_buffer, wrap
@@ -233,10 +233,10 @@ class GradientTape:
         results = []
         try:
             for y in targets:
-                parts = [
-                    _rows(tape, y, range(y.size)[i : i + chunk], flat)
-                    for i in range(0, y.size, chunk)
-                ]
+                parts = []
+                for i in range(0, y.size, chunk):
+                    seeds = np.eye(min(chunk, y.size - i), y.size, i, dtype=y.dtype)
+                    parts.append(_rows(tape, y, seeds, flat))
                 columns = [
                     _joined([part[j] for part in parts], y, x, zero)
                     for j, x in enumerate(flat)
@@ -259,7 +259,8 @@ class GradientTape:
         """The Jacobian of each example: (b, y...), (b, x...) -> (b, y..., x...).
 
         Right only if each row of the target depends on its own row of the source alone;
-        ``check=True`` makes sure, for one more sweep per output element.
+        ``check=True`` makes sure, for as much work again.  All elements of an example
+        are propagated in one sweep, as in ``jacobian``.
         """
         zero = wants_zeros(unconnected_gradients)
         tape = self._recording()
@@ -273,32 +274,30 @@ class GradientTape:
                 )
         if not self._persistent:
             self._spend(tape)
+        chunk = (parallel_iterations or 1024) if experimental_use_pfor else 1
         width = math.prod(y.shape[1:])
+        parts = []
         try:
-            rows = []
-            for j in range(width):
-                seed = np.zeros((y.shape[0], width), y.dtype)
-                seed[:, j] = 1
-                rows.append(swept(tape, [y], [_put(seed, y)], sources, consume=False))
-                if check:  # rows weighted: each must come back with its own weight
+            for j in range(0, width, chunk):
+                seeds = np.eye(min(chunk, width - j), width, j, dtype=y.dtype)
+                seeds = np.repeat(seeds[:, None], y.shape[0], 1)
+                parts.append(_rows(tape, y, seeds, sources))
+                if check:  # examples weighted: each must come back with its own weight
                     weights = np.linspace(1, 2, y.shape[0]).astype(y.dtype)
-                    weighted = _put(seed * weights[:, None], y)
-                    grads = swept(tape, [y], [weighted], sources, consume=False)
-                    _check_rows(rows[-1], grads, weights)
+                    weighted = _rows(tape, y, seeds * weights[:, None], sources)
+                    _check_examples(parts[-1], weighted, weights)
         finally:
             if not self._persistent:
                 tape.close()
         results: list[Any] = []
         for i, x in enumerate(sources):
+            rows = _concatenated([part[i] for part in parts])
             shape = (*y.shape, *x.shape[1:])
-            column = [row[i] for row in rows]
-            if not column:
-                results.append(zeros(shape, x.dtype, x.device))
-            elif all(g is None for g in column):
-                results.append(zeros(shape, x.dtype, x.device) if zero else None)
+            if rows is not None:  # (y..., b, x...)
+                results.append(swapaxes(rows, 0, 1).reshape(shape))
             else:
-                filled = [zeros_like(x) if g is None else g for g in column]
-                results.append(stack(filled, 1).reshape(shape))
+                empty = zero or not parts
+                results.append(zeros(shape, x.dtype, x.device) if empty else None)
         return nest.pack_sequence_as(source, results)
 
     def explain(self, target: Any, source: Any) -> str:
@@ -513,11 +512,13 @@ def _seed(index: int, y: Tensor, seed: Any) -> Any:
     return seed + zeros_like(y)
 
 
-def _rows(tape: Tape, y: Tensor, rows: range, sources: list[Tensor]) -> list[Any]:
-    """Some rows of the Jacobians of y by the sources: (rows, *x.shape), or None."""
-    seeds = np.zeros((len(rows), y.size), y.dtype)
-    seeds[range(len(rows)), rows] = 1
-    g = wrap(to_buffer(seeds.reshape((len(rows), *y.shape)), None, y.device))
+def _rows(tape: Tape, y: Tensor, seeds: Any, sources: list[Tensor]) -> list[Any]:
+    """Many cotangents of y, a row of ``seeds`` each, taken back to the sources at once.
+
+    (rows, *x.shape) for each source x, or None.
+    """
+    count = len(seeds)
+    g = wrap(to_buffer(seeds.reshape((count, *y.shape)), None, y.device))
     cotangents: dict[Node, Any] = {}
     direct = None  # of y itself, where it is a source that the tape does not know
     if y.dtype.kind in INEXACT:
@@ -526,7 +527,7 @@ def _rows(tape: Tape, y: Tensor, rows: range, sources: list[Tensor]) -> list[Any
         else:
             direct = g
     wanted = {x._node for x in sources if x._node is not None and tape.knows(x._node)}
-    found = sweep_rows(tape, cotangents, wanted, len(rows)) if cotangents else {}
+    found = sweep_rows(tape, cotangents, wanted, count) if cotangents else {}
     results = []
     for x in sources:
         row = found.get(x._node) if x._node in wanted else None
@@ -537,26 +538,27 @@ def _rows(tape: Tape, y: Tensor, rows: range, sources: list[Tensor]) -> list[Any
     return results
 
 
-def _put(seed: np.ndarray[Any, Any], y: Tensor) -> Tensor:
-    return wrap(to_buffer(seed.reshape(y.shape), None, y.device))
+def _concatenated(parts: list[Any]) -> Any:
+    if not parts or parts[0] is None:
+        return None
+    return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
 def _joined(parts: list[Any], y: Tensor, x: Tensor, zero: bool) -> Any:
+    rows = _concatenated(parts)
     shape = (*y.shape, *x.shape)
-    if not parts:
-        return zeros(shape, x.dtype, x.device)
-    if parts[0] is None:
-        return zeros(shape, x.dtype, x.device) if zero else None
-    return (parts[0] if len(parts) == 1 else concatenate(parts)).reshape(shape)
+    if rows is not None:
+        return rows.reshape(shape)
+    return zeros(shape, x.dtype, x.device) if zero or not parts else None
 
 
-def _check_rows(plain: list[Any], weighted: list[Any], weights: Any) -> None:
+def _check_examples(plain: list[Any], weighted: list[Any], weights: Any) -> None:
     rtol = 32 * float(np.finfo(weights.dtype).eps)
     for g, w in zip(plain, weighted, strict=True):
         if g is None:
             continue
         g, w = g.numpy(), w.numpy()
-        expected = g * weights.reshape((-1,) + (1,) * (g.ndim - 1))
+        expected = g * weights.reshape((1, -1) + (1,) * (g.ndim - 2))
         if not np.allclose(w, expected, rtol, rtol * abs(w).max(initial=0)):
             raise ShapeError(
                 "batch_jacobian: a row of the target depends on other rows of the "

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .backward import in_order, rule_gradients
+from .backward import hand_over, in_order, rule_gradients
 from .ops.elementwise import _astype_op
 from .ops.indexing import _scatter_add
 from .ops.linalg import matmul
@@ -40,11 +40,7 @@ def sweep_rows(
         if node in sources:
             found[node] = g
         if node.op.form == "item":
-            (producer,) = node.inputs
-            i, outputs = node.saved
-            assert producer is not None
-            pieces = cotangents.setdefault(producer, [None] * outputs)
-            pieces[i] = g if pieces[i] is None else pieces[i] + g
+            hand_over(node, g, cotangents)
             continue
         for parent, dx in zip(node.inputs, _pulled(node, g, count), strict=True):
             if parent is not None and dx is not None and tape.knows(parent):
