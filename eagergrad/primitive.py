@@ -90,6 +90,7 @@ class Op:
         params: tuple[str, ...] = (),
         domain: Any = None,
         numpy: Callable[..., Any] | None = None,
+        several: bool = False,
     ):
         self.name = name
         self.form = form
@@ -109,7 +110,7 @@ class Op:
         self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
-        self.several = False  # returns a tuple of arrays
+        self.several = several  # returns a tuple of arrays
         self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
@@ -301,10 +302,7 @@ def primitive(
             params = (*params, "kept")
         form = "constant" if constant else "primitive"
         name = forward.__name__.strip("_")
-        op = Op(name, form, forward, names, params, domain, numpy)
-        if several:
-            op.several = True
-            op.entry = _entry_several(op)
+        op = Op(name, form, forward, names, params, domain, numpy, several)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
 
         def vjp(rule: Rule) -> Rule:
@@ -320,7 +318,9 @@ def primitive(
 # --------------------------------------------------------- entries, by number of arrays
 
 
-def _entry(op: Op) -> Callable[..., Tensor]:
+def _entry(op: Op) -> Callable[..., Any]:
+    if op.several:
+        return _entry_several(op)
     if op.arrays[0].endswith("*"):
         return _entry_list(op)
     if op.arity == 1:

@@ -12,7 +12,6 @@ from typing import Any
 from ..errors import DTypeError, ShapeError
 from ..operands import operand
 from ..primitive import elementwise, primitive
-from ..tensor import Tensor
 from .elementwise import (
     _product,
     _sigmoid,
@@ -91,7 +90,7 @@ def threshold(x: Any, threshold: float, value: Any) -> Any:
     >>> threshold(tensor([0.5, 2.0]), 1.0, -1.0).tolist()
     [-1.0, 2.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "threshold")
+    x = operand(x, "threshold")
     return where(x > threshold, x, value)
 
 

@@ -35,7 +35,7 @@ def moveaxis(x: Any, source: Axes, destination: Axes) -> Any:
     >>> moveaxis(zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    x = _tensor(x)
+    x = operand(x, "moveaxis")
     old, new = (
         [_axis(operator.index(i), x.ndim, "moveaxis") for i in _listed(axes)]
         for axes in (source, destination)
@@ -57,7 +57,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
     >>> rollaxis(zeros((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
-    x = _tensor(x)
+    x = operand(x, "rollaxis")
     axis = _axis(axis, x.ndim, "rollaxis")
     start = start if start == x.ndim else _axis(start, x.ndim, "rollaxis")
     return moveaxis(x, axis, start - (axis < start))
@@ -163,7 +163,7 @@ def tile(x: Any, reps: Axes) -> Any:
     >>> tile(tensor([1.0, 2.0]), 2).tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    x = _tensor(x)
+    x = operand(x, "tile")
     counts = [operator.index(n) for n in _listed(reps)]
     rank = max(x.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
@@ -182,7 +182,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     >>> repeat(tensor([1.0, 2.0]), [2, 1]).tolist()
     [1.0, 1.0, 2.0]
     """
-    x = _tensor(x)
+    x = operand(x, "repeat")
     if axis is None:
         x, axis = ravel(x), 0
     axis = _axis(axis, x.ndim, "repeat")
@@ -248,7 +248,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     >>> [x.shape for x in broadcast_arrays(zeros((2, 1)), zeros(3))]
     [(2, 3), (2, 3)]
     """
-    tensors = [_tensor(x) for x in arrays]
+    tensors = [operand(x, "broadcast_arrays") for x in arrays]
     shape = broadcast_shapes(*[x.shape for x in tensors])
     return tuple(x if x.shape == shape else broadcast_to(x, shape) for x in tensors)
 
@@ -288,16 +288,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float32) -> Te
 # ----------------------------------------------------------------------------- common
 
 
-def _tensor(x: Any) -> Any:
-    return x if isinstance(x, Tensor) else operand(x)
-
-
 def _listed(axes: Any) -> list[int]:
     return list(axes) if isinstance(axes, (Sequence, np.ndarray)) else [axes]
 
 
 def _at_least(name: str, x: Any, rank: int) -> Any:
-    x = _tensor(x)
+    x = operand(x)
     if x.ndim < rank:
         raise ShapeError(f"{name}: expected at least {rank} axes, got shape {x.shape}")
     return x

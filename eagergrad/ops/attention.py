@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..operands import operand
-from ..tensor import Tensor
 from .elementwise import where
 from .linalg import matmul
 from .neural import softmax
@@ -57,11 +56,7 @@ def scaled_dot_product_attention(
         return matmul(scores, v)
     allowed = None
     if mask is not None:
-        mask = (
-            mask
-            if isinstance(mask, Tensor)
-            else operand(mask, "scaled_dot_product_attention")
-        )
+        mask = operand(mask, "scaled_dot_product_attention")
         if mask.dtype.kind == "b":
             allowed = mask
         else:

@@ -42,7 +42,7 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
     >>> choose([1, 0], [tensor([1.0, 2.0]), tensor([3.0, 4.0])]).tolist()
     [3.0, 2.0]
     """
-    tensors = [c if isinstance(c, Tensor) else operand(c, "choose") for c in choices]
+    tensors = [operand(c, "choose") for c in choices]
     if not tensors:
         raise ShapeError("choose: expected at least one choice, got none")
     numbers = index_buffer("choose", a, tensors[0])
@@ -70,7 +70,7 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
     >>> compress([True, False, True], tensor([1.0, 2.0, 3.0])).tolist()
     [1.0, 3.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "compress")
+    x = operand(x, "compress")
     flags = (
         condition._data
         if isinstance(condition, Tensor)
@@ -90,7 +90,5 @@ def extract(condition: Any, x: Any) -> Any:
     >>> extract([[True, False]], tensor([[1.0, 2.0]])).tolist()
     [1.0]
     """
-    condition = (
-        condition if isinstance(condition, Tensor) else operand(condition, "extract")
-    )
+    condition = operand(condition, "extract")
     return compress(condition._data.reshape(-1), x)

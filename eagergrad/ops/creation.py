@@ -167,7 +167,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 def _like(x: Any, value: Any, dtype: Any) -> Tensor:
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = operand(x)
     return full(x.shape, value, dtype or x.dtype, device_of(x._data))
 
 

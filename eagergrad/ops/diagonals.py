@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ShapeError
+from ..operands import operand
 from ..primitive import linear
-from .linalg import _tensor
 from .reductions import sum
 from .shapes import _axis, swapaxes
 
@@ -42,7 +42,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> diagonal(tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [1.0, 4.0]
     """
-    x = _tensor(x)
+    x = operand(x, "diagonal")
     axis1, axis2 = (_axis(i, x.ndim, "diagonal") for i in (axis1, axis2))
     if axis1 == axis2:
         raise ShapeError(f"diagonal: expected two different axes of {x.shape}")
@@ -55,7 +55,7 @@ def diag(v: Any, k: int = 0) -> Any:
     >>> diag(tensor([1.0, 2.0])).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
-    v = _tensor(v)
+    v = operand(v, "diag")
     if v.ndim == 2:
         return _diagonal(v, k, 0, 1)
     if v.ndim != 1:
@@ -119,7 +119,7 @@ def matrix_transpose(x: Any) -> Any:
     >>> matrix_transpose(zeros((4, 2, 3))).shape
     (4, 3, 2)
     """
-    x = _tensor(x)
+    x = operand(x, "matrix_transpose")
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose: expected two axes or more, got {x.shape}")
     return swapaxes(x, -1, -2)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..operands import common_dtype
+from ..operands import common_dtype, operand
 from .diagonals import diagonal
-from .linalg import Labels, _conjugate, _contract, _last, _pair, _tensor
+from .linalg import Labels, _conjugate, _contract, _last, _pair
 from .reductions import sum
 from .shapes import reshape, transpose
 
@@ -64,7 +64,9 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
 def _read(operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """The specification as a string, and the arrays, from either form of call."""
     if operands and isinstance(operands[0], str):
-        return operands[0].replace(" ", ""), [_tensor(x) for x in operands[1:]]
+        return operands[0].replace(" ", ""), [
+            operand(x, "einsum") for x in operands[1:]
+        ]
     if len(operands) < 2:
         raise ShapeError(
             "einsum: expected a string and arrays, or arrays and lists of labels; got "
@@ -80,7 +82,7 @@ def _read(operands: Sequence[Any]) -> tuple[str, list[Any]]:
     ]
     count = len(operands) // 2
     spec = ",".join(words[:count]) + "".join("->" + word for word in words[count:])
-    return spec, [_tensor(x) for x in operands[: 2 * count : 2]]
+    return spec, [operand(x, "einsum") for x in operands[: 2 * count : 2]]
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -337,7 +337,7 @@ def astype(x: Any, dtype: Any) -> Tensor:
     >>> astype(tensor([1.5]), "int64").tolist()
     [1]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "astype")
+    x = operand(x, "astype")
     dtype = np.dtype(dtype)
     if dtype.kind in "biu":
         if x._node is not None and active():
@@ -365,7 +365,7 @@ def to(x: Any, device: Any) -> Tensor:
     >>> to(tensor([1.0]), "cpu").device.name
     'cpu'
     """
-    x = x if isinstance(x, Tensor) else operand(x, "to")
+    x = operand(x, "to")
     target, origin = resolve(device), device_of(x._data)
     return identity(x) if target == origin else _to(x, target, origin)  # type: ignore[no-any-return]
 
@@ -391,7 +391,7 @@ def real(x: Any) -> Any:
     >>> real(tensor(3 + 4j)).item()
     3.0
     """
-    x = x if isinstance(x, Tensor) else operand(x, "real")
+    x = operand(x, "real")
     return _real(x, x.dtype) if x.dtype.kind == "c" else x
 
 
@@ -401,7 +401,7 @@ def imag(x: Any) -> Any:
     >>> imag(tensor(3 + 4j)).item()
     4.0
     """
-    x = x if isinstance(x, Tensor) else operand(x, "imag")
+    x = operand(x, "imag")
     return _imag(x, x.dtype) if x.dtype.kind == "c" else _where(False, x, 0)
 
 
@@ -411,7 +411,7 @@ def stop_gradient(x: Any) -> Tensor:
     >>> stop_gradient(tensor([1.0])).tolist()
     [1.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "stop_gradient")
+    x = operand(x, "stop_gradient")
     if x._node is not None and active():
         left(x, "stop_gradient")
     return wrap(x._data)

@@ -61,7 +61,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     >>> take_along_axis(tensor([[1.0, 2.0], [3.0, 4.0]]), [[1], [0]], 1).tolist()
     [[2.0], [3.0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "take_along_axis")
+    x = operand(x, "take_along_axis")
     indices = index_buffer("take_along_axis", indices, x)
     if axis is None:
         return getitem(ravel(x), indices)
@@ -152,7 +152,7 @@ def segment_sum(x: Any, segment_ids: Any, num_segments: int | None = None) -> An
     >>> segment_sum(tensor([1.0, 2.0, 3.0]), [1, 0, 1], 3).tolist()
     [2.0, 4.0, 0.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "segment_sum")
+    x = operand(x, "segment_sum")
     ids = index_buffer("segment_sum", segment_ids, x)
     if not x.ndim or ids.shape != x.shape[:1]:
         raise ShapeError(
@@ -174,16 +174,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     [1.0, 0.0, 5.0]
     """
     if weights is not None:
-        weights = (
-            weights if isinstance(weights, Tensor) else operand(weights, "bincount")
-        )
-    beside = (
-        weights
-        if weights is not None
-        else x
-        if isinstance(x, Tensor)
-        else operand(x, "bincount")
-    )
+        weights = operand(weights, "bincount")
+    beside = weights if weights is not None else operand(x, "bincount")
     ids = index_buffer("bincount", x, beside)
     if ids.ndim != 1:
         raise ShapeError(f"bincount: expected one axis, got {ids.shape}; use ravel")
@@ -212,7 +204,7 @@ def embedding(table: Any, ids: Any) -> Any:
     >>> embedding(tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 1]).tolist()
     [[3.0, 4.0], [3.0, 4.0]]
     """
-    table = table if isinstance(table, Tensor) else operand(table, "embedding")
+    table = operand(table, "embedding")
     ids = index_buffer("embedding", ids, table)
     if not table.ndim:
         raise ShapeError("embedding: expected a table of rows, got shape ()")
@@ -228,7 +220,7 @@ def gather_nd(x: Any, indices: Any) -> Any:
     >>> gather_nd(tensor([[1.0, 2.0], [3.0, 4.0]]), [[0, 1], [1, 0]]).tolist()
     [2.0, 3.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "gather_nd")
+    x = operand(x, "gather_nd")
     indices = index_buffer("gather_nd", indices, x)
     if not indices.ndim or indices.shape[-1] > x.ndim:
         raise ShapeError(
@@ -248,7 +240,7 @@ def one_hot(indices: Any, depth: int, dtype: Any = "float32") -> Any:
     >>> one_hot([1, 0], 3).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    x = indices if isinstance(indices, Tensor) else operand(indices, "one_hot")
+    x = operand(indices, "one_hot")
     found = index_buffer("one_hot", x, x)
     xp = x.device.backend.xp
     return wrap((found[..., None] == xp.arange(depth)).astype(np.dtype(dtype)))

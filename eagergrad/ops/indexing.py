@@ -52,7 +52,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     >>> take(tensor([1.0, 2.0, 3.0]), [2, 0]).tolist()
     [3.0, 1.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "take")
+    x = operand(x, "take")
     if axis is None:
         return getitem(reshape(x, -1), indices)
     index = _plain(indices)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..operands import common_dtype
-from .arranging import _at_least, _tensor, moveaxis
+from ..operands import common_dtype, operand
+from .arranging import _at_least, moveaxis
 from .indexing import getitem, take
 from .shapes import (
     _axis,
@@ -92,7 +92,7 @@ def column_stack(tup: Sequence[Any]) -> Any:
     >>> column_stack([tensor([1.0, 2.0]), tensor([3.0, 4.0])]).tolist()
     [[1.0, 3.0], [2.0, 4.0]]
     """
-    arrays = [_tensor(x) for x in tup]
+    arrays = [operand(x, "column_stack") for x in tup]
     return concatenate(
         [x if x.ndim > 1 else reshape(x, (x.size, 1)) for x in arrays], 1
     )
@@ -111,7 +111,7 @@ def block(arrays: Any) -> Any:
         if isinstance(item, list):
             pending.extend(item)
         else:
-            rank = max(rank, _tensor(item).ndim)
+            rank = max(rank, operand(item, "block").ndim)
     return _joined(arrays, depth, max(depth, rank))
 
 
@@ -126,7 +126,7 @@ def _depth(arrays: Any) -> int:
 
 def _joined(arrays: Any, depth: int, rank: int) -> Any:
     if not depth:
-        x = _tensor(arrays)
+        x = operand(arrays)
         return reshape(x, (1,) * (rank - x.ndim) + x.shape) if x.ndim < rank else x
     return concatenate([_joined(item, depth - 1, rank) for item in arrays], -depth)
 
@@ -137,7 +137,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     >>> append(tensor([1.0]), [2.0, 3.0]).tolist()
     [1.0, 2.0, 3.0]
     """
-    return concatenate([_tensor(x), _tensor(values)], axis)
+    return concatenate([operand(x, "append"), operand(values, "append")], axis)
 
 
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
@@ -146,7 +146,7 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     >>> insert(tensor([1.0, 2.0]), 1, 5.0).tolist()
     [1.0, 5.0, 2.0]
     """
-    x, values = common_dtype([_tensor(x), _tensor(values)])
+    x, values = common_dtype([operand(x, "insert"), operand(values, "insert")])
     if axis is None:
         x, axis = ravel(x), 0
     axis = _axis(axis, x.ndim, "insert")
@@ -176,7 +176,7 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Any:
     >>> delete(tensor([1.0, 2.0, 3.0]), 1).tolist()
     [1.0, 3.0]
     """
-    x = _tensor(x)
+    x = operand(x, "delete")
     if axis is None:
         x, axis = ravel(x), 0
     axis = _axis(axis, x.ndim, "delete")
@@ -212,7 +212,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     >>> [part.tolist() for part in array_split(tensor([1.0, 2.0, 3.0]), 2)]
     [[1.0, 2.0], [3.0]]
     """
-    x = _tensor(x)
+    x = operand(x, "array_split")
     if isinstance(indices_or_sections, (int, np.integer)):
         parts = operator.index(indices_or_sections)
         if parts <= 0:
@@ -252,5 +252,5 @@ def dsplit(x: Any, indices_or_sections: Any) -> list[Any]:
 
 
 def _each(arrays: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
-    changed = tuple(change(_tensor(x)) for x in arrays)
+    changed = tuple(change(operand(x)) for x in arrays)
     return changed[0] if len(changed) == 1 else changed

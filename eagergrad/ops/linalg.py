@@ -152,11 +152,7 @@ def _list(axes: Any) -> list[int]:
 
 
 def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    return promoted(_tensor(a), _tensor(b))
-
-
-def _tensor(x: Any) -> Any:
-    return x if isinstance(x, Tensor) else operand(x)
+    return promoted(operand(a), operand(b))
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -276,7 +272,7 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
     >>> multi_dot([ones((2, 9)), ones((9, 9)), ones(9)]).tolist()
     [81.0, 81.0]
     """
-    xs = [_tensor(x) for x in arrays]
+    xs = [operand(x, "multi_dot") for x in arrays]
     if len(xs) < 2:
         raise ShapeError(f"multi_dot: expected at least two arrays, got {len(xs)}")
     ranks = [x.ndim for x in xs]

@@ -158,7 +158,7 @@ def nll(log_probs: Any, labels: Any) -> Any:
     [2.0]
     """
     x = _floating(log_probs, "nll")
-    labels = labels if isinstance(labels, Tensor) else operand(labels, "nll")
+    labels = operand(labels, "nll")
     if labels.dtype.kind not in "iu" or not x.ndim or labels.shape != x.shape[:-1]:
         raise ShapeError(
             "nll: expected integer labels of the shape of log_probs without the last "
@@ -255,7 +255,7 @@ def ctc_loss(
 
 def _alike(name: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Two floating tensors of one shape; a number beside them is broadcast."""
-    a, b = _floating(a), b if isinstance(b, Tensor) else operand(b)
+    a, b = _floating(a), operand(b)
     if a.shape != b.shape and a.ndim and b.ndim:
         raise ShapeError(
             f"{name}: expected two arrays of one shape, got {a.shape} and {b.shape}; "

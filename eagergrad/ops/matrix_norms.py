@@ -16,7 +16,6 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import primitive
-from ..tensor import Tensor
 from .elementwise import absolute, astype, not_equal, power, stop_gradient, where
 from .inverses import _matrix, _tolerance, inv
 from .reductions import _floating, any, is_half, max, min, reduced_shape, sum
@@ -191,6 +190,6 @@ def matrix_rank(A: Any, tol: Any = None) -> Any:
     if tol is None:
         tol = max(s, -1, True) * _tolerance(x)
     else:
-        tol = tol if isinstance(tol, Tensor) else operand(tol, "matrix_rank")
+        tol = operand(tol, "matrix_rank")
         tol = reshape(tol, (*tol.shape, 1))
     return sum(astype(s > tol, np.int64), -1)

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from ..operands import operand
 from ..primitive import primitive
-from ..tensor import INEXACT, Tensor
+from ..tensor import INEXACT
 from .elementwise import exp, maximum, product, where
 from .reductions import _floating, _sum, _total, is_half, sum
 from .shapes import reshape
@@ -110,11 +110,7 @@ def softmax_cross_entropy(
     0.6931
     """
     logits = _floating(logits, "softmax_cross_entropy")
-    labels = (
-        labels
-        if isinstance(labels, Tensor)
-        else operand(labels, "softmax_cross_entropy")
-    )
+    labels = operand(labels, "softmax_cross_entropy")
     kind = labels.dtype.kind
     if not logits.ndim:
         raise ShapeError(

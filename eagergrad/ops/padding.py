@@ -11,7 +11,6 @@ import numpy as np
 from ..device import backend_of
 from ..errors import ShapeError
 from ..operands import operand
-from ..tensor import Tensor
 from .elementwise import product, rint
 from .indexing import _scatter_add, take
 from .reductions import max, mean, min
@@ -31,7 +30,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
     >>> pad(tensor([1.0, 2.0]), (1, 2)).tolist()
     [0.0, 1.0, 2.0, 0.0, 0.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "pad")
+    x = operand(x, "pad")
     known = OPTIONS.get(mode)
     if known is None:
         raise ShapeError(f"pad: expected a mode among {sorted(OPTIONS)}, got {mode!r}")

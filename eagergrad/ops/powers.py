@@ -12,7 +12,6 @@ import numpy as np
 from ..errors import DTypeError
 from ..operands import operand
 from ..primitive import constant, elementwise, linear, primitive
-from ..tensor import Tensor
 from .elementwise import (
     _where,
     imag,
@@ -144,7 +143,7 @@ def ldexp(x1: Any, x2: Any) -> Any:
     [4.0, 12.0]
     """
     if not isinstance(x2, int):
-        x2 = (x2 if isinstance(x2, Tensor) else operand(x2, "ldexp"))._data
+        x2 = (operand(x2, "ldexp"))._data
         if x2.dtype.kind not in "iu":
             raise DTypeError(
                 f"ldexp: expected integers x2, got {x2.dtype}; cast with "

@@ -184,7 +184,7 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> Any:
     >>> put_along_axis(tensor([[1.0, 2.0]]), [[1]], 5.0, 1).tolist()
     [[1.0, 5.0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "put_along_axis")
+    x = operand(x, "put_along_axis")
     indices = index_buffer("put_along_axis", indices, x)
     if axis is None:
         return reshape(At(ravel(x))[indices].set(values), x.shape)

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..operands import operand
 from ..primitive import linear, primitive
-from ..tensor import Tensor
 from .elementwise import _astype_op, _where, exp
 from .shapes import _broadcast_to, reshape
 
@@ -260,5 +259,5 @@ def _normal(axis: Any) -> Axis:
 
 
 def _floating(x: Any, name: str = "tensor") -> Any:
-    x = x if isinstance(x, Tensor) else operand(x, name)
+    x = operand(x, name)
     return x.astype("float32") if x.dtype.kind in "biu" else x

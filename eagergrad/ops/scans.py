@@ -254,7 +254,7 @@ def diff(
     >>> diff(tensor([1.0, 4.0, 9.0])).tolist()
     [3.0, 5.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "diff")
+    x = operand(x, "diff")
     if n < 0:
         raise ShapeError(f"diff: expected n >= 0, got {n}")
     axis = _axis(axis, x.ndim, "diff")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
-from ..tensor import Tensor
 
 _reshape = linear(
     "reshape",
@@ -203,7 +201,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
     >>> [part.tolist() for part in split(tensor([1.0, 2.0, 3.0]), [1])]
     [[1.0], [2.0, 3.0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "split")
+    x = operand(x, "split")
     axis = _axis(axis, x.ndim, "split")
     length = x.shape[axis]
     if isinstance(indices_or_sections, int):
@@ -231,8 +229,3 @@ def _lengths(shape: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(shape, Sequence):
         return tuple(shape)
     return (operator.index(shape),)
-
-
-def size_of(shape: Sequence[int]) -> int:
-    """The number of elements of a shape."""
-    return math.prod(shape)

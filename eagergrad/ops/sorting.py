@@ -34,7 +34,7 @@ def _searchsorted(xp: Any, x: Any, v: Any, side: str) -> Any:
 
 def _laid(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
     """x, flattened for ``axis=None``, and the axis counted from the first."""
-    x = x if isinstance(x, Tensor) else operand(x)
+    x = operand(x)
     if axis is None:
         return ravel(x), 0
     return x, axis_of(axis, x.ndim, name)
@@ -123,7 +123,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """
     if side not in ("left", "right"):
         raise ShapeError(f"searchsorted: expected side left or right, got {side!r}")
-    a = a if isinstance(a, Tensor) else operand(a, "searchsorted")
+    a = operand(a, "searchsorted")
     if a.ndim != 1:
         raise ShapeError(f"searchsorted: expected a of one axis, got {a.shape}")
     return _searchsorted(a if sorter is None else take(a, sorter), v, side)
@@ -144,7 +144,7 @@ def unique(
     >>> unique(tensor([3.0, 1.0, 3.0])).tolist()
     [1.0, 3.0]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "unique")
+    x = operand(x, "unique")
     xp = x.device.backend.xp
     _, index, inverse, counts = xp.unique(
         x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
@@ -162,7 +162,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     >>> [i.tolist() for i in nonzero(tensor([[0.0, 2.0], [3.0, 0.0]]))]
     [[0, 1], [1, 0]]
     """
-    x = x if isinstance(x, Tensor) else operand(x, "nonzero")
+    x = operand(x, "nonzero")
     if not x.ndim:
         raise ShapeError("nonzero: expected at least one axis, got shape (); use ravel")
     return tuple([wrap(index) for index in x.device.backend.xp.nonzero(x._data)])

@@ -10,7 +10,6 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
-from ..tensor import Tensor
 from .elementwise import (
     _astype_op,
     _where,
@@ -47,7 +46,7 @@ amin = min
 
 
 def _array(x: Any) -> Any:
-    return x if isinstance(x, Tensor) else operand(x)
+    return operand(x)
 
 
 def _wide(x: Any) -> tuple[Any, Any]:
