@@ -90,7 +90,7 @@ def sweep(
         op = node.op
         inputs = node.inputs
         plain = op.plain
-        if watched or not plain or g.dtype.kind == "c":
+        if watched or not plain or g.dtype.kind != "f":
             if op.form == "item":
                 hand_over(node, g, cotangents)
             else:
@@ -158,11 +158,14 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
         g = _filled(node, g, lift)
         conjugate = any(piece.dtype.kind == "c" for piece in g)
         g = tuple(piece.conj() for piece in g) if conjugate else g
-        rules = op.rules if lift else op.lowered[type(g[0])]
+        floating = all(piece.dtype.kind == "f" for piece in g)
+        served = op.lowered if floating else op.composed_rules
+        rules = op.rules if lift else served[type(g[0])]
     else:
         conjugate = g.dtype.kind == "c"
         g = g.conj() if conjugate else g
-        rules = op.rules if lift else op.lowered[type(g)]
+        served = op.lowered if g.dtype.kind == "f" else op.composed_rules
+        rules = op.rules if lift else served[type(g)]
 
     def saved(i: int) -> Sequence[Any]:
         if lift:

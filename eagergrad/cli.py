@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import eagergrad as eg
 
-from . import kernels, runs
+from . import host_kernels, runs
 from .device import report, resolve
 from .errors import EagergradError
 from .training import MODELS, Config, Epoch, train
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"unrecognized arguments: {' '.join(unknown)}; "
                 f"see eagergrad {arguments.command} --help"
             )
-        {"train": _train, "doctor": _doctor}[arguments.command](arguments)
+        commands = {"train": _train, "doctor": _doctor, "warmup": _warmup}
+        commands[arguments.command](arguments)
         sys.stdout.flush()  # so that what fails in writing fails here
     except (UsageError, EagergradError) as error:
         return _fail(str(error))
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="say what is installed and usable here")
+    commands.add_parser("warmup", help="compile the kernels now, not at first use")
     command = commands.add_parser(
         "train", help="train a small network on handwritten digits or your images"
     )
@@ -198,7 +200,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
         *((name, _version(name)) for name in ("matplotlib", "ml_dtypes", "scipy")),
         ("cupy", _version("cupy", "cupy-cuda12x", "cupy-cuda13x")),
         *report(),
-        *kernels.report(),
+        *host_kernels.report(),
     ]
     indent = max(len(label) for label, _ in rows) + 2
     for label, text in rows:
@@ -211,6 +213,11 @@ def _doctor(arguments: argparse.Namespace) -> None:
                 break_long_words=False,
             )
         )
+
+
+def _warmup(arguments: argparse.Namespace) -> None:
+    count = host_kernels.warm_up()
+    print(f"host kernels: {count} compiled, the others were there")
 
 
 def _version(*packages: str) -> str:

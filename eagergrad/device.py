@@ -9,7 +9,9 @@ library loads (0.3 ms), and only then is CuPy imported (0.3 s).
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import functools
 import importlib.util
 import os
 import sys
@@ -79,6 +81,14 @@ class Backend:
     kind = "cpu"
     xp: Any = np
     buffer: type = np.ndarray
+    fused = True  # whether ops may run as kernels
+
+    @functools.cached_property
+    def composed(self) -> Backend:
+        """This backend without kernels: every op is composed of the array module's."""
+        twin = copy.copy(self)
+        twin.fused = False
+        return twin
 
     def device_of(self, buffer: Any) -> Device:
         """The device a buffer of this backend lives on."""

@@ -10,6 +10,7 @@
     |   `-- ReentryError (ValueError)    a tape entered while it is recording
     |-- NoRuleError      (LookupError)   an op without a derivative rule was reached
     |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
+    |-- KernelError      (RuntimeError)  kernels that are required and cannot be had
     |-- DataError        (ValueError)    a data set file that is missing or malformed
     `-- CheckpointError  (ValueError)    a checkpoint file that cannot be read
 
@@ -60,6 +61,10 @@ class NoRuleError(EagergradError, LookupError):
 
 class NaNError(EagergradError, ArithmeticError):
     """An operation made a NaN or an infinity while ``debug(nan_check=True)``."""
+
+
+class KernelError(EagergradError, RuntimeError):
+    """A kernel that cannot be compiled, loaded or launched."""
 
 
 class DataError(EagergradError, ValueError):

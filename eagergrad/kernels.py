@@ -1,7 +1,19 @@
-"""Where the kernel sources are, and which kernels are usable."""
+"""The sources in kernels/, which kernels there are, and where compiled ones are kept.
+
+A kernel is known by its name.  Those printed from rules (``silu``, ``silu_dx``) stand
+in formulas.h; those written by hand are listed here with their core dimensions, in the
+notation of NumPy's generalized universal functions.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -9,18 +21,79 @@ def folder() -> Path:
     """The folder of kernel sources: inside a wheel, or beside the package in a tree."""
     package = Path(__file__).parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
-        if (candidate / "elementwise.h").is_file():
+        if (candidate / "formulas.h").is_file():
             return candidate
     raise FileNotFoundError(f"eagergrad: no kernel sources beside {package}")
 
 
-def report() -> list[tuple[str, str]]:
-    """What ``eagergrad doctor`` says of the kernels: rows of (label, text)."""
-    count = len(sorted(folder().glob("*.h")))
-    return [
-        (
-            "kernels",
-            f"{count} source file{'s' * (count != 1)} found; no op launches one yet, "
-            "all ops run as NumPy or CuPy calls",
-        )
-    ]
+@dataclass(frozen=True)
+class Kernel:
+    """What a kernel takes and gives; ``signature`` is None for an elementwise one."""
+
+    name: str
+    inputs: int
+    text: str  # its C++, or the header it stands in
+    outputs: int = 1
+    signature: str | None = None
+    vectorised: bool = True  # worth running on the host
+
+
+@functools.cache
+def catalogue() -> dict[str, Kernel]:
+    """Every kernel by name."""
+    text = (folder() / "formulas.h").read_text()
+    bodies = {
+        name: f"struct {name}{body}"
+        for name, body in re.findall(r"^struct (\w+)(.*?^};)$", text, re.M | re.S)
+    }
+    everything, _, hosted = text.partition("#define EG_HOST_FORMULAS")
+    names = {name for name, _ in _listed(hosted)}
+    return {
+        name: Kernel(name, int(arity), bodies[name], vectorised=name in names)
+        for name, arity in _listed(everything)
+    }
+
+
+def _listed(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"  X\((\w+), (\d)\)", text)
+
+
+@functools.cache
+def fingerprint() -> str:
+    """A digest of the headers written by hand: any change makes all kernels stale."""
+    digest = hashlib.sha256()
+    for path in sorted(folder().glob("*.h")):
+        if path.name != "formulas.h":
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def caches() -> list[Path]:
+    """Where compiled kernels may be found, the first being where new ones are put.
+
+    ``EAGERGRAD_CACHE``, else ``eagergrad`` in the user's cache folder, which is made
+    for this user alone; where that cannot be written, a private temporary folder.
+    Code is loaded from a folder only if nobody but its owner (root or this user) can
+    write to it.
+    """
+    named = os.environ.get("EAGERGRAD_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    first = Path(named) if named else Path(home) / "eagergrad"
+    user = getattr(os, "getuid", lambda: "user")()
+    last = Path(tempfile.gettempdir()) / f"eagergrad-{user}"
+    found = [path for path in (first, last) if _private(path)]
+    writable = [path for path in found if os.access(path, os.W_OK)]
+    return writable + [path for path in found if path not in writable]
+
+
+def _private(path: Path) -> bool:
+    """Whether a folder is there, made if need be, and safe to load code from."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError:
+        return False
+    if not hasattr(os, "getuid"):
+        return True
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.getuid()) and not shared

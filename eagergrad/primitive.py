@@ -62,6 +62,8 @@ class Op:
     __slots__ = (
         "arity",
         "arrays",
+        "composed",
+        "composed_rules",
         "domain",
         "entry",
         "form",
@@ -102,6 +104,11 @@ class Op:
         self.arity = len(arrays)
         self.impl = ByBuffer(self._implementation)
         self.lowered = ByBuffer(self._lowered_rules)
+        # The same without kernels, for the dtypes that those do not serve.
+        self.composed = ByBuffer(lambda backend: self._implementation(backend.composed))
+        self.composed_rules = ByBuffer(
+            lambda backend: self._lowered_rules(backend.composed)
+        )
         # Until a rule is declared, the op records where it was called, and raises when
         # a sweep arrives; ops whose derivative is zero are not recorded at all.
         self.recorded = form != "constant"
@@ -136,7 +143,11 @@ class Op:
 
     def bare(self, backend: Backend) -> Callable[..., Any]:
         """The implementation without a check around it."""
-        if self.numpy is not None and backend is NUMPY:
+        if self.form == "elementwise":
+            fused = kernel(self.name, backend)
+            if fused is not None:
+                return fused
+        if self.numpy is not None and backend.xp is np:
             return self.numpy
         if self.forward is None:
             found: Callable[..., Any] = getattr(backend.xp, self.name)
@@ -144,7 +155,32 @@ class Op:
         return partial(self.forward, backend.xp)
 
     def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
-        return tuple(rule and lowered(rule, backend) for rule in self.rules)
+        return tuple(
+            rule and (self._kernel_of_rule(i, backend) or lowered(rule, backend))
+            for i, rule in enumerate(self.rules)
+        )
+
+    def _kernel_of_rule(self, i: int, backend: Backend) -> Rule | None:
+        if self.form != "elementwise":
+            return None
+        return kernel(f"{self.name}_d{self.arrays[i]}", backend)
+
+    def again(
+        self, error: Exception, inputs: Sequence[Any], params: tuple[Any, ...] = ()
+    ) -> Any:
+        """After an error: the composed op's value, for a dtype that no kernel serves.
+
+        Else the error is raised, restated with op, operands and remedy.
+        """
+        if isinstance(error, TypeError):
+            arrays = [x if type(x) in SCALARS else x._data for x in inputs]
+            kind = next(type(x) for x in arrays if type(x) not in SCALARS)
+            if self.form == "elementwise" and BUFFERS[kind].fused:
+                try:
+                    return self.composed[kind](*arrays, *params)
+                except Exception as again:
+                    error = again
+        raise explained(self, error, inputs, params) from error
 
     def __repr__(self) -> str:
         return f"Op({self.name!r}, {self.form})"
@@ -168,6 +204,15 @@ class ByBuffer(dict[type, Any]):
             backend = NUMPY  # 0-d results of NumPy are scalars
         self[buffer_type] = found = self.make(backend)
         return found
+
+
+def kernel(name: str, backend: Backend) -> Callable[..., Any] | None:
+    """The kernel of that name for a backend's buffers, if it has one."""
+    if not backend.fused or backend.xp is not np:
+        return None
+    from . import host_kernels  # 10 ms that a program without such ops saves
+
+    return host_kernels.find(name)
 
 
 # debug() sets this to a function (op, implementation) -> implementation
@@ -350,7 +395,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
         try:
             z = impl[type(data)](data)
         except Exception as error:
-            raise explained(op, error, (x,), ()) from error
+            z = op.again(error, (x,))
         if narrows and z.dtype is not data.dtype:
             z = narrowed(z, data)
         if not z.shape and type(z) not in BUFFERS:
@@ -399,7 +444,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
         try:
             z = impl[kind](x, y)
         except Exception as error:
-            raise explained(op, error, (a, b), ()) from error
+            z = op.again(error, (a, b))
         if z.dtype is not dtype:
             z = narrowed(z, x, y)
         if not z.shape and type(z) not in BUFFERS:
@@ -485,7 +530,7 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
         try:
             z = impl[kind](*datas, *params)
         except Exception as error:
-            raise explained(op, error, inputs, params) from error
+            z = op.again(error, inputs, params)
         if z.dtype.char in "deD":
             z = narrowed(z, *datas)
         out = wrap(z)
@@ -680,10 +725,14 @@ def lowered(function: Rule, backend: Backend) -> Rule:
             function.__closure__,
         )
         found.__kwdefaults__ = function.__kwdefaults__
-        _LOWERED[function, backend] = found
-        for name in _global_names(function.__code__):
-            if name in function.__globals__:
-                names[name] = _lowered_value(function.__globals__[name], backend)
+        _LOWERED[function, backend] = found  # before its names: a rule may call itself
+        try:
+            for name in _global_names(function.__code__):
+                if name in function.__globals__:
+                    names[name] = _lowered_value(function.__globals__[name], backend)
+        except BaseException:
+            del _LOWERED[function, backend]
+            raise
     return found
 
 
@@ -694,12 +743,28 @@ def _lowered_value(value: Any, backend: Backend) -> Any:
     op = getattr(value, "op", None)
     if isinstance(op, Op):
         implementation: Rule = op.bare(backend)
+        if op.form == "elementwise" and backend.fused:
+            implementation = _served(implementation, op.bare(backend.composed))
         if op.keeps:
             return lambda *args: implementation(*args)[0]
         return implementation
     if isinstance(value, FunctionType) and value.__module__.startswith(_OPS_PACKAGE):
         return lowered(value, backend)
     return value
+
+
+def _served(fused: Rule, composed: Rule) -> Rule:
+    """A kernel, and the composed op for the dtypes that it does not serve."""
+    if fused is composed:
+        return fused
+
+    def call(*args: Any) -> Any:
+        try:
+            return fused(*args)
+        except TypeError:
+            return composed(*args)
+
+    return call
 
 
 _OPS_PACKAGE = __name__.rpartition(".")[0] + ".ops."

@@ -2,6 +2,9 @@
 
 import pytest
 
+from eagergrad.device import NUMPY
+from eagergrad.primitive import forget
+
 
 def pytest_collection_modifyitems(config, items):
     """Leave out the tests that need a GPU, unless ``-m`` speaks of them.
@@ -14,3 +17,13 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
+
+
+@pytest.fixture
+def composed():
+    """Ops without kernels on the CPU: composed of NumPy's functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NUMPY, "fused", False)
+        forget()
+        yield
+    forget()

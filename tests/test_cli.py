@@ -308,7 +308,7 @@ def test_doctor_says_what_is_here(capsys):
     for part in (eg.__version__, np.__version__, "python", "safetensors", "cuda"):
         assert part in out
     labels = [line.split("  ")[0] for line in out.splitlines()]
-    for label in ("matplotlib", "ml_dtypes", "scipy", "cupy", "kernels"):
+    for label in ("matplotlib", "ml_dtypes", "scipy", "cupy", "host kernels"):
         assert labels.count(label) == 1
     assert max(map(len, out.splitlines())) <= 80
 

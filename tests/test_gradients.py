@@ -92,6 +92,7 @@ def test_each_gradient_has_the_dtype_of_its_source(case):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("case", SMOOTH, ids=str)
+@pytest.mark.usefixtures("composed")
 def test_rule_on_tensors_equals_rule_on_buffers(case, dtype):
     """One code object, two readers: bare buffers, and Tensors under an outer tape."""
     arrays = case.cast(dtype)

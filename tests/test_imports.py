@@ -16,7 +16,7 @@ FLOORS = {
     0: "errors nest",
     1: "device",
     2: "kernels tape",
-    3: "tensor",
+    3: "tensor host_kernels",
     4: "operands primitive",
     5: "ops.elementwise ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
@@ -30,7 +30,7 @@ FLOORS = {
         "ops.dropout ops.pooling ops.padding ops.joining "
     ),
     8: "ops linalg",
-    9: "operators backward debug rows",
+    9: "operators backward debug rows formulas",
     10: "gradient_tape gradients custom_gradients forward",
     11: "function derivatives",
     12: "nn optim losses data checkpoint testing profiler",

@@ -77,7 +77,9 @@ class FlippedOnBuffers(dict):
 def test_flipped_rule_on_buffers_is_found(op, i, flip):
     order = 2 if op.name in PARTS else 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(op, "lowered", FlippedOnBuffers(op.lowered, i, flip))
+        for table in ("lowered", "composed_rules"):
+            right = getattr(op, table)
+            patch.setattr(op, table, FlippedOnBuffers(right, i, flip))
         with pytest.raises(AssertionError, match=f"order {order},.*expected.*got"):
             check(op)
     check(op)

@@ -1,0 +1,265 @@
+"""Kernels on the CPU: compiled by the system's C++ compiler, called as ufuncs of NumPy.
+
+One kernel is one small shared library, compiled when it is first needed (0.3 s, once
+for a machine and version) and kept in the user's cache.  It holds loops in the form of
+NumPy's universal functions, from which NumPy itself makes the callable: so a kernel
+broadcasts, allocates, releases the lock and costs per call exactly what ``numpy.exp``
+does (0.2 us).  Neither Python's nor NumPy's headers are needed.
+
+``EAGERGRAD_HOST_KERNELS``: ``auto`` (the default: where there is a compiler), ``off``,
+or ``require`` (an error where there is none).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import KernelError
+from .kernels import Kernel, caches, catalogue, fingerprint, folder
+
+_log = logging.getLogger("eagergrad")
+
+# No -ffast-math: nan and inf mean what they mean, and a * b + c rounds twice, as in
+# NumPy.  errno and traps are not looked at, and a select may evaluate both sides.
+FLAGS = (
+    "-std=c++17 -O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math "
+    "-fPIC -shared -fvisibility=hidden"
+).split()
+DTYPES = "efd"  # of the loops, in the order of NumPy's search for one
+
+
+def mode() -> str:
+    """``auto``, ``off`` or ``require``, from the environment."""
+    found = os.environ.get("EAGERGRAD_HOST_KERNELS", "auto")
+    if found not in ("auto", "off", "require"):
+        raise KernelError(
+            f"EAGERGRAD_HOST_KERNELS: expected auto, off or require, got {found!r}"
+        )
+    return found
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The path of the C++ compiler: ``CXX``, else the first known one there is."""
+    named = os.environ.get("CXX")
+    for name in [named] if named else ["c++", "g++", "clang++"]:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    return None
+
+
+def problem() -> str | None:
+    """Why kernels do not run on this CPU, in a sentence; None when they do."""
+    if mode() == "off":
+        return "EAGERGRAD_HOST_KERNELS is off"
+    if compiler() is None:
+        return "there is no C++ compiler (c++, g++, clang++, or the one CXX names)"
+    if sys.platform == "win32":
+        return "they are not built on Windows"
+    if _numpy_table() is None:
+        return f"NumPy {np.__version__} does not show its table of functions"
+    return _failure
+
+
+_failure: str | None = None  # the first error of the compiler or the loader
+
+
+@functools.cache
+def find(name: str) -> Callable[..., Any] | None:
+    """The ufunc of a kernel; None where it is to be composed of NumPy's own.
+
+    KernelError where kernels are required and cannot be had.
+    """
+    global _failure
+    kernel = catalogue().get(name)
+    if kernel is None or not kernel.vectorised:
+        return None
+    why = problem()
+    if why is None:
+        try:
+            return _ufunc(kernel, ctypes.CDLL(str(library(kernel))))
+        except (OSError, KernelError) as error:
+            why = _failure = f"{name}: {error}"
+            if mode() == "auto":
+                _log.warning("eagergrad: kernels stay with NumPy: %s", why)
+    if mode() == "require":
+        raise KernelError(
+            f"EAGERGRAD_HOST_KERNELS=require, but kernels do not run on the CPU: {why}"
+        )
+    return None
+
+
+def warm_up(names: Iterable[str] | None = None) -> int:
+    """Compile all kernels (or those named) that are not in the cache; how many.
+
+    KernelError, with the reason, where they cannot be had.
+    """
+    why = problem()
+    if why is not None:
+        raise KernelError(f"no kernels for this CPU: {why}")
+    kernels = [k for k in catalogue().values() if k.vectorised]
+    if names is not None:
+        kernels = [k for k in kernels if k.name in set(names)]
+    missing = [k for k in kernels if cached(k) is None]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(library, missing))
+    return len(missing)
+
+
+# -------------------------------------------------------------------------- compilation
+
+
+def source(kernel: Kernel) -> str:
+    """The program that is compiled for a kernel."""
+    return (
+        f'#include "host.h"\n\nnamespace eg {{\n\n{kernel.text}\n\n}}\n\n'
+        f"EG_ELEMENTWISE({kernel.name}, {kernel.inputs})\n"
+    )
+
+
+@functools.cache
+def _target() -> str:
+    """What compiled code depends on: sources, compiler, flags, and this CPU."""
+    path = Path(compiler() or "")
+    status = path.resolve().stat()
+    cpu = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as lines:
+            wanted = ("flags", "Features", "model name")
+            cpu = "".join(sorted({s for s in lines if s.startswith(wanted)}))
+    parts = (fingerprint(), path, status.st_size, status.st_mtime_ns, FLAGS, cpu)
+    return repr((*parts, platform.machine(), sys.platform))
+
+
+def _file(kernel: Kernel) -> str:
+    text = _target() + source(kernel)
+    return f"{kernel.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
+
+
+def cached(kernel: Kernel) -> Path | None:
+    """The kernel's compiled library, if it is in a cache."""
+    for path in caches():
+        found = path / _file(kernel)
+        if found.is_file():
+            return found
+    return None
+
+
+def library(kernel: Kernel) -> Path:
+    """The kernel's compiled library, compiled now if it is in no cache.
+
+    Written under another name and renamed, so that of two processes that race each
+    finds a whole file.
+    """
+    found = cached(kernel)
+    if found is not None:
+        return found
+    places = caches()
+    if not places:
+        raise KernelError("no folder to keep compiled kernels in; name EAGERGRAD_CACHE")
+    with tempfile.TemporaryDirectory(dir=places[0], prefix="build-") as work:
+        text, built = Path(work, "kernel.cpp"), Path(work, "kernel.so")
+        text.write_text(source(kernel))
+        command = [compiler() or "", f"-I{folder()}", *FLAGS, str(text), "-o", built]
+        # without OpenMP (clang on macOS has none) the loops run on one thread
+        done = _run([*command, "-fopenmp"])
+        if done.returncode:
+            done = _run(command)
+        if done.returncode:
+            raise KernelError(f"{compiler()} failed: {done.stderr.strip()[:2000]}")
+        found = places[0] / _file(kernel)
+        os.replace(built, found)
+    return found
+
+
+def _run(command: list[Any]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+# ------------------------------------------------------------------- NumPy's ufuncs
+
+_INT, _TEXT, _POINTER = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+
+
+@functools.cache
+def _numpy_table() -> Any:
+    """NumPy's table of C functions for making ufuncs, which extensions link to."""
+    try:
+        module = importlib.import_module("numpy._core._multiarray_umath")
+        capsule = module._UFUNC_API
+    except (ImportError, AttributeError):
+        return None
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = _POINTER, [ctypes.py_object, _TEXT]
+    return (_POINTER * 32).from_address(get(capsule, None))
+
+
+# PyUFunc_FromFuncAndDataAndSignature(loops, data, types, count, inputs, outputs,
+# identity, name, doc, unused, signature): place 31 of the table in every NumPy.
+_MAKE = ctypes.PYFUNCTYPE(
+    ctypes.py_object,
+    *(_POINTER, _POINTER, _POINTER),
+    *(_INT, _INT, _INT, _INT, _TEXT, _TEXT, _INT, _TEXT),
+)
+_NO_IDENTITY = -1
+_kept: list[Any] = []  # what ufuncs point to
+
+
+def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
+    """NumPy's ufunc of a compiled kernel's loops."""
+    count = len(DTYPES)
+    loops = (_POINTER * count).in_dll(built, "eg_loops")
+    operands = kernel.inputs + kernel.outputs
+    numbers = [np.dtype(char).num for char in DTYPES for _ in range(operands)]
+    types = ctypes.create_string_buffer(bytes(numbers))
+    data = (_POINTER * count)()
+    name = kernel.name.encode()
+    _kept.append((built, types, data, name))
+    made: Callable[..., Any] = _MAKE(_numpy_table()[31])(
+        *(ctypes.addressof(x) for x in (loops, data, types)),
+        *(count, kernel.inputs, kernel.outputs, _NO_IDENTITY, name, b"", 0),
+        kernel.signature and kernel.signature.encode(),
+    )
+    return made
+
+
+def report() -> list[tuple[str, str]]:
+    """What ``eagergrad doctor`` says of them: rows of (label, text)."""
+    why = problem()
+    if why is not None:
+        return [("host kernels", f"not used: {why}")]
+    kernels = [k for k in catalogue().values() if k.vectorised]
+    ready = sum(cached(k) is not None for k in kernels)
+    return [
+        ("host kernels", f"{ready} of {len(kernels)} compiled, by {compiler()}"),
+        ("kernel cache", str(caches()[0]) if caches() else "none can be written"),
+    ]
+
+
+def _after_fork() -> None:
+    """GNU's threads do not survive a fork: the child computes on one."""
+    try:
+        ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD).omp_set_num_threads(1)
+    except (OSError, AttributeError):
+        pass  # not loaded, or another runtime
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1865 @@
+// Printed by print_formulas.py from the rules in eagergrad/ops: edit those.
+//
+// NAME is the value of an op; NAME_dARGUMENT is its rule for one argument, of the
+// cotangent and of what the rule reads.
+#pragma once
+
+#include "math.h"
+
+namespace eg {
+
+struct quotient {
+  template <class T> EG_FN T operator()(T a, T b) const {
+    const bool t0 = a == T(0.0);
+    const T t1 = a / b;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct quotient_da {
+  template <class T> EG_FN T operator()(T g, T b) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / b;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct quotient_db {
+  template <class T> EG_FN T operator()(T g, T b, T y) const {
+    const bool t0 = y == T(0.0);
+    const T t1 = y * g;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = -t2;
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 / b;
+    const T t6 = t4 ? T(0.0) : t5;
+    return t6;
+  }
+};
+
+struct product_da {
+  template <class T> EG_FN T operator()(T g, T b) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g * b;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct product_db {
+  template <class T> EG_FN T operator()(T g, T a) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g * a;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct divide_da {
+  template <class T> EG_FN T operator()(T g, T b) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / b;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct divide_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / b;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = -t2;
+    const T t4 = t3 * a;
+    const bool t5 = t4 == T(0.0);
+    const T t6 = t4 / b;
+    const T t7 = t5 ? T(0.0) : t6;
+    return t7;
+  }
+};
+
+struct reciprocal_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / x;
+    const T t2 = t0 ? T(0.0) : t1;
+    const bool t3 = t2 == T(0.0);
+    const T t4 = t2 / x;
+    const T t5 = t3 ? T(0.0) : t4;
+    const T t6 = -t5;
+    return t6;
+  }
+};
+
+struct power_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = b == T(0.0);
+    const T t1 = t0 ? T(0.0) : g;
+    const T t2 = b - T(1.0);
+    const T t3 = t0 ? T(1.0) : t2;
+    const T t4 = power(a, t3);
+    const T t5 = b * t4;
+    const bool t6 = t1 == T(0.0);
+    const T t7 = t1 * t5;
+    const T t8 = t6 ? T(0.0) : t7;
+    return t8;
+  }
+};
+
+struct power_db {
+  template <class T> EG_FN T operator()(T g, T a, T y) const {
+    const bool t0 = a > T(0.0);
+    const T t1 = t0 ? g : T(0.0);
+    const T t2 = t0 ? a : T(1.0);
+    const T t3 = log(t2);
+    const T t4 = y * t3;
+    const bool t5 = t1 == T(0.0);
+    const T t6 = t1 * t4;
+    const T t7 = t5 ? T(0.0) : t6;
+    return t7;
+  }
+};
+
+struct square_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(2.0) * x;
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct sqrt_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = T(0.5) * g;
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / y;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct expm1_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = y + T(1.0);
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct log_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / x;
+    const T t2 = t0 ? T(0.0) : t1;
+    return t2;
+  }
+};
+
+struct log1p_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(1.0) + x;
+    const bool t1 = g == T(0.0);
+    const T t2 = g / t0;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct sin_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = cos(x);
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct cos_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = -g;
+    const T t1 = sin(x);
+    const T t2 = t0 * t1;
+    return t2;
+  }
+};
+
+struct tanh_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = y * y;
+    const T t1 = T(1.0) - t0;
+    const T t2 = g * t1;
+    return t2;
+  }
+};
+
+struct sigmoid {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = t3 ? T(1.0) : t2;
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
+    return t6;
+  }
+};
+
+struct sigmoid_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = T(1.0) - y;
+    const T t1 = y * t0;
+    const T t2 = g * t1;
+    return t2;
+  }
+};
+
+struct softplus {
+  template <class T> EG_FN T operator()(T x) const {
+    const bool t0 = x == T(0.0);
+    const T t1 = x - T(0.0);
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = t0 ? T(0.0) : t3;
+    const T t5 = maximum(x, T(0.0));
+    const T t6 = exp(t4);
+    const T t7 = log1p(t6);
+    const T t8 = t5 + t7;
+    return t8;
+  }
+};
+
+struct softplus_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = t3 ? T(1.0) : t2;
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
+    const T t7 = g * t6;
+    return t7;
+  }
+};
+
+struct gate_dg_ {
+  template <class T> EG_FN T operator()(T g, T y_) const {
+    const bool t0 = y_ > T(0.0);
+    const T t1 = t0 ? g : T(0.0);
+    return t1;
+  }
+};
+
+struct relu_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const bool t0 = y > T(0.0);
+    const T t1 = t0 ? g : T(0.0);
+    return t1;
+  }
+};
+
+struct maximum_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a >= b;
+    const bool t1 = a != a;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct maximum_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a >= b;
+    const bool t1 = a != a;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? T(0.0) : g;
+    return t3;
+  }
+};
+
+struct minimum_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a <= b;
+    const bool t1 = a != a;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct minimum_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a <= b;
+    const bool t1 = a != a;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? T(0.0) : g;
+    return t3;
+  }
+};
+
+struct clip_dx {
+  template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
+    const bool t0 = x >= low;
+    const bool t1 = x <= high;
+    const bool t2 = t0 && T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct clip_dlow {
+  template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
+    const bool t0 = x < low;
+    const bool t1 = low <= high;
+    const bool t2 = t0 && T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct clip_dhigh {
+  template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
+    const bool t0 = x > high;
+    const bool t1 = low > high;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct erf_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = -x;
+    const T t1 = t0 * x;
+    const T t2 = exp(t1);
+    const T t3 = T(1.1283791670955126) * t2;
+    const T t4 = g * t3;
+    return t4;
+  }
+};
+
+struct erfc_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = -x;
+    const T t1 = t0 * x;
+    const T t2 = exp(t1);
+    const T t3 = T(-1.1283791670955126) * t2;
+    const T t4 = g * t3;
+    return t4;
+  }
+};
+
+struct erfcx_dx {
+  template <class T> EG_FN T operator()(T g, T x, T y) const {
+    const T t0 = T(2.0) * x;
+    const T t1 = t0 * y;
+    const T t2 = t1 - T(1.1283791670955126);
+    const bool t3 = g == T(0.0);
+    const T t4 = g * t2;
+    const T t5 = t3 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct erfinv_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = y * y;
+    const T t1 = exp(t0);
+    const T t2 = t1 / T(1.1283791670955126);
+    const bool t3 = g == T(0.0);
+    const T t4 = g * t2;
+    const T t5 = t3 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct density {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = T(-0.5) * x;
+    const T t1 = t0 * x;
+    const T t2 = exp(t1);
+    const T t3 = t2 * T(0.3989422804014327);
+    return t3;
+  }
+};
+
+struct density_dx {
+  template <class T> EG_FN T operator()(T g, T x, T y) const {
+    const T t0 = -g;
+    const bool t1 = y == T(0.0);
+    const T t2 = y * x;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = t0 * t3;
+    return t4;
+  }
+};
+
+struct ndtr {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const T t1 = t0 * T(0.7071067811865476);
+    const T t2 = minimum(t1, T(40.0));
+    const T t3 = t2 - T(3.75);
+    const T t4 = t2 + T(3.75);
+    const T t5 = t3 / t4;
+    const T t6 = T(2.0) * t5;
+    const T t7 = t6 * T(0.0);
+    const T t8 = T(5.068148904796111e-17) + t7;
+    const T t9 = t8 - T(0.0);
+    const T t10 = t6 * t9;
+    const T t11 = T(7.418235256624044e-17) + t10;
+    const T t12 = t11 - T(0.0);
+    const T t13 = t6 * t12;
+    const T t14 = T(-1.2507950530688648e-15) + t13;
+    const T t15 = t14 - t9;
+    const T t16 = t6 * t15;
+    const T t17 = T(-1.864562880419313e-15) + t16;
+    const T t18 = t17 - t12;
+    const T t19 = t6 * t18;
+    const T t20 = T(3.3478119482868056e-14) + t19;
+    const T t21 = t20 - t15;
+    const T t22 = t6 * t21;
+    const T t23 = T(3.25254814814874e-14) + t22;
+    const T t24 = t23 - t18;
+    const T t25 = t6 * t24;
+    const T t26 = T(-9.65469674843344e-13) + t25;
+    const T t27 = t26 - t21;
+    const T t28 = t6 * t27;
+    const T t29 = T(1.9455868545777347e-13) + t28;
+    const T t30 = t29 - t24;
+    const T t31 = t6 * t30;
+    const T t32 = T(2.86879501093067e-11) + t31;
+    const T t33 = t32 - t27;
+    const T t34 = t6 * t33;
+    const T t35 = T(-6.318088340886684e-11) + t34;
+    const T t36 = t35 - t30;
+    const T t37 = t6 * t36;
+    const T t38 = T(-7.754400208831351e-10) + t37;
+    const T t39 = t38 - t33;
+    const T t40 = t6 * t39;
+    const T t41 = T(4.521959811218287e-09) + t40;
+    const T t42 = t41 - t36;
+    const T t43 = t6 * t42;
+    const T t44 = T(1.076499946567091e-08) + t43;
+    const T t45 = t44 - t39;
+    const T t46 = t6 * t45;
+    const T t47 = T(-2.1886401049234397e-07) + t46;
+    const T t48 = t47 - t42;
+    const T t49 = t6 * t48;
+    const T t50 = T(7.74038306619849e-07) + t49;
+    const T t51 = t50 - t45;
+    const T t52 = t6 * t51;
+    const T t53 = T(4.13902798607301e-06) + t52;
+    const T t54 = t53 - t48;
+    const T t55 = t6 * t54;
+    const T t56 = T(-6.916973302501207e-05) + t55;
+    const T t57 = t56 - t51;
+    const T t58 = t6 * t57;
+    const T t59 = T(0.0004907758365258086) + t58;
+    const T t60 = t59 - t54;
+    const T t61 = t6 * t60;
+    const T t62 = T(-0.002413163540417608) + t61;
+    const T t63 = t62 - t57;
+    const T t64 = t6 * t63;
+    const T t65 = T(0.009074997670705265) + t64;
+    const T t66 = t65 - t60;
+    const T t67 = t6 * t66;
+    const T t68 = T(-0.026658668435305753) + t67;
+    const T t69 = t68 - t63;
+    const T t70 = t6 * t69;
+    const T t71 = T(0.05920993999819189) + t70;
+    const T t72 = t71 - t66;
+    const T t73 = t6 * t72;
+    const T t74 = T(-0.08424913336651792) + t73;
+    const T t75 = t74 - t69;
+    const T t76 = t6 * t75;
+    const T t77 = T(-0.004590054580646478) + t76;
+    const T t78 = t77 - t72;
+    const T t79 = t5 * t78;
+    const T t80 = T(1.1775789345674017) + t79;
+    const T t81 = t80 - t75;
+    const T t82 = T(2.0) * t2;
+    const T t83 = T(1.0) + t82;
+    const T t84 = t81 / t83;
+    const T t85 = minimum(t0, T(57.0));
+    const T t86 = t85 * T(16.0);
+    const T t87 = rint(t86);
+    const T t88 = t87 / T(16.0);
+    const T t89 = T(0.5) * t84;
+    const T t90 = t88 * t88;
+    const T t91 = T(-0.5) * t90;
+    const T t92 = exp(t91);
+    const T t93 = t89 * t92;
+    const T t94 = t85 - t88;
+    const T t95 = T(-0.5) * t94;
+    const T t96 = t85 + t88;
+    const T t97 = t95 * t96;
+    const T t98 = exp(t97);
+    const T t99 = t93 * t98;
+    const bool t100 = x > T(0.0);
+    const T t101 = T(1.0) - t99;
+    const T t102 = t100 ? t101 : t99;
+    return t102;
+  }
+};
+
+struct ndtr_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(-0.5) * x;
+    const T t1 = t0 * x;
+    const T t2 = exp(t1);
+    const T t3 = t2 * T(0.3989422804014327);
+    const T t4 = g * t3;
+    return t4;
+  }
+};
+
+struct ndtri_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = T(0.5) * y;
+    const T t1 = t0 * y;
+    const T t2 = exp(t1);
+    const T t3 = t2 * T(2.5066282746310002);
+    const bool t4 = g == T(0.0);
+    const T t5 = g * t3;
+    const T t6 = t4 ? T(0.0) : t5;
+    return t6;
+  }
+};
+
+struct logit {
+  template <class T> EG_FN T operator()(T x) const {
+    const bool t0 = x > T(0.25);
+    const T t1 = T(2.0) * x;
+    const T t2 = t1 - T(1.0);
+    const T t3 = t0 ? t2 : T(0.0);
+    const T t4 = arctanh(t3);
+    const T t5 = T(2.0) * t4;
+    const T t6 = log(x);
+    const T t7 = -x;
+    const T t8 = log1p(t7);
+    const T t9 = t6 - t8;
+    const T t10 = t0 ? t5 : t9;
+    return t10;
+  }
+};
+
+struct logit_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g / x;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = T(1.0) - x;
+    const T t4 = g / t3;
+    const T t5 = t0 ? T(0.0) : t4;
+    const T t6 = t2 + t5;
+    return t6;
+  }
+};
+
+struct expit {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = t3 ? T(1.0) : t2;
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
+    return t6;
+  }
+};
+
+struct expit_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = t3 ? T(1.0) : t2;
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
+    const T t7 = -x;
+    const T t8 = abs(t7);
+    const T t9 = -t8;
+    const T t10 = exp(t9);
+    const bool t11 = t7 >= T(0.0);
+    const T t12 = t11 ? T(1.0) : t10;
+    const T t13 = T(1.0) + t10;
+    const T t14 = t12 / t13;
+    const T t15 = t6 * t14;
+    const T t16 = g * t15;
+    return t16;
+  }
+};
+
+struct xlogy {
+  template <class T> EG_FN T operator()(T a, T b) const {
+    const bool t0 = a == T(0.0);
+    const bool t1 = b == b;
+    const bool t2 = t0 && T(t1);
+    const T t3 = log(b);
+    const T t4 = a * t3;
+    const T t5 = t2 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct xlogy_da {
+  template <class T> EG_FN T operator()(T g, T b) const {
+    const bool t0 = g == T(0.0);
+    const bool t1 = b == b;
+    const bool t2 = t0 && T(t1);
+    const T t3 = log(b);
+    const T t4 = g * t3;
+    const T t5 = t2 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct xlogy_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const T t0 = g * a;
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / b;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct xlog1py {
+  template <class T> EG_FN T operator()(T a, T b) const {
+    const bool t0 = a == T(0.0);
+    const bool t1 = b == b;
+    const bool t2 = t0 && T(t1);
+    const T t3 = log1p(b);
+    const T t4 = a * t3;
+    const T t5 = t2 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct xlog1py_da {
+  template <class T> EG_FN T operator()(T g, T b) const {
+    const bool t0 = g == T(0.0);
+    const bool t1 = b == b;
+    const bool t2 = t0 && T(t1);
+    const T t3 = log1p(b);
+    const T t4 = g * t3;
+    const T t5 = t2 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct xlog1py_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const T t0 = g * a;
+    const T t1 = T(1.0) + b;
+    const bool t2 = t0 == T(0.0);
+    const T t3 = t0 / t1;
+    const T t4 = t2 ? T(0.0) : t3;
+    return t4;
+  }
+};
+
+struct entr_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = log(x);
+    const T t1 = -t0;
+    const T t2 = t1 - T(1.0);
+    const bool t3 = g == T(0.0);
+    const T t4 = g * t2;
+    const T t5 = t3 ? T(0.0) : t4;
+    return t5;
+  }
+};
+
+struct hard_sigmoid {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = x / T(6.0);
+    const T t1 = t0 + T(0.5);
+    const T t2 = maximum(t1, T(0.0));
+    const T t3 = minimum(t2, T(1.0));
+    return t3;
+  }
+};
+
+struct hard_sigmoid_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = x > T(-3.0);
+    const bool t1 = x < T(3.0);
+    const bool t2 = t0 && T(t1);
+    const T t3 = g / T(6.0);
+    const T t4 = t2 ? t3 : T(0.0);
+    return t4;
+  }
+};
+
+struct hard_swish {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = x / T(6.0);
+    const T t1 = t0 + T(0.5);
+    const T t2 = maximum(t1, T(0.0));
+    const T t3 = minimum(t2, T(1.0));
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 * x;
+    const T t6 = t4 ? T(0.0) : t5;
+    return t6;
+  }
+};
+
+struct hard_swish_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = x < T(3.0);
+    const bool t1 = x > T(-3.0);
+    const T t2 = x / T(3.0);
+    const T t3 = t2 + T(0.5);
+    const bool t4 = g == T(0.0);
+    const T t5 = g * t3;
+    const T t6 = t4 ? T(0.0) : t5;
+    const T t7 = t1 ? t6 : T(0.0);
+    const T t8 = t0 ? t7 : g;
+    return t8;
+  }
+};
+
+struct log_sigmoid {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = -x;
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 - T(0.0);
+    const T t3 = abs(t2);
+    const T t4 = -t3;
+    const T t5 = t1 ? T(0.0) : t4;
+    const T t6 = maximum(t0, T(0.0));
+    const T t7 = exp(t5);
+    const T t8 = log1p(t7);
+    const T t9 = t6 + t8;
+    const T t10 = -t9;
+    return t10;
+  }
+};
+
+struct log_sigmoid_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = -x;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = exp(t2);
+    const bool t4 = t0 >= T(0.0);
+    const T t5 = t4 ? T(1.0) : t3;
+    const T t6 = T(1.0) + t3;
+    const T t7 = t5 / t6;
+    const T t8 = g * t7;
+    return t8;
+  }
+};
+
+struct softsign {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const bool t1 = t0 == T(INFINITY);
+    const T t2 = sign(x);
+    const T t3 = T(1.0) + t0;
+    const T t4 = x / t3;
+    const T t5 = t1 ? t2 : t4;
+    return t5;
+  }
+};
+
+struct softsign_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = T(1.0) + t0;
+    const T t2 = g / t1;
+    const T t3 = t2 / t1;
+    return t3;
+  }
+};
+
+struct tanhshrink {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const bool t1 = t0 < T(1.0);
+    const T t2 = x * x;
+    const T t3 = t1 ? t2 : T(0.0);
+    const T t4 = t3 / T(21.0);
+    const T t5 = T(19.0) + t4;
+    const T t6 = t3 / t5;
+    const T t7 = T(17.0) + t6;
+    const T t8 = t3 / t7;
+    const T t9 = T(15.0) + t8;
+    const T t10 = t3 / t9;
+    const T t11 = T(13.0) + t10;
+    const T t12 = t3 / t11;
+    const T t13 = T(11.0) + t12;
+    const T t14 = t3 / t13;
+    const T t15 = T(9.0) + t14;
+    const T t16 = t3 / t15;
+    const T t17 = T(7.0) + t16;
+    const T t18 = t3 / t17;
+    const T t19 = T(5.0) + t18;
+    const T t20 = t3 / t19;
+    const T t21 = T(3.0) + t20;
+    const T t22 = x * t3;
+    const T t23 = t21 + t3;
+    const T t24 = t22 / t23;
+    const T t25 = tanh(x);
+    const T t26 = x - t25;
+    const T t27 = t1 ? t24 : t26;
+    return t27;
+  }
+};
+
+struct tanhshrink_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = tanh(x);
+    const T t1 = t0 * t0;
+    const T t2 = g * t1;
+    return t2;
+  }
+};
+
+struct silu {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = exp(t2);
+    const bool t4 = t0 >= T(0.0);
+    const T t5 = t0 * t3;
+    const T t6 = t4 ? t0 : t5;
+    const T t7 = T(1.0) + t3;
+    const T t8 = t6 / t7;
+    return t8;
+  }
+};
+
+struct silu_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = t3 ? T(1.0) : t2;
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
+    const T t7 = T(1.0) - t6;
+    const T t8 = t6 * t7;
+    const bool t9 = t8 == T(0.0);
+    const T t10 = t8 * x;
+    const T t11 = t9 ? T(0.0) : t10;
+    const T t12 = t6 + t11;
+    const T t13 = g * t12;
+    return t13;
+  }
+};
+
+struct mish {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 - T(0.0);
+    const T t3 = abs(t2);
+    const T t4 = -t3;
+    const T t5 = t1 ? T(0.0) : t4;
+    const T t6 = maximum(t0, T(0.0));
+    const T t7 = exp(t5);
+    const T t8 = log1p(t7);
+    const T t9 = t6 + t8;
+    const T t10 = tanh(t9);
+    const T t11 = t0 * t10;
+    return t11;
+  }
+};
+
+struct mish_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const bool t0 = x == T(0.0);
+    const T t1 = x - T(0.0);
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = t0 ? T(0.0) : t3;
+    const T t5 = maximum(x, T(0.0));
+    const T t6 = exp(t4);
+    const T t7 = log1p(t6);
+    const T t8 = t5 + t7;
+    const T t9 = tanh(t8);
+    const T t10 = t9 * t9;
+    const T t11 = T(1.0) - t10;
+    const T t12 = abs(x);
+    const T t13 = -t12;
+    const T t14 = exp(t13);
+    const bool t15 = x >= T(0.0);
+    const T t16 = t15 ? T(1.0) : t14;
+    const T t17 = T(1.0) + t14;
+    const T t18 = t16 / t17;
+    const T t19 = t11 * t18;
+    const bool t20 = t19 == T(0.0);
+    const T t21 = t19 * x;
+    const T t22 = t20 ? T(0.0) : t21;
+    const T t23 = t9 + t22;
+    const T t24 = g * t23;
+    return t24;
+  }
+};
+
+struct gelu {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = abs(x);
+    const T t2 = t1 * T(0.7071067811865476);
+    const T t3 = minimum(t2, T(40.0));
+    const T t4 = t3 - T(3.75);
+    const T t5 = t3 + T(3.75);
+    const T t6 = t4 / t5;
+    const T t7 = T(2.0) * t6;
+    const T t8 = t7 * T(0.0);
+    const T t9 = T(5.068148904796111e-17) + t8;
+    const T t10 = t9 - T(0.0);
+    const T t11 = t7 * t10;
+    const T t12 = T(7.418235256624044e-17) + t11;
+    const T t13 = t12 - T(0.0);
+    const T t14 = t7 * t13;
+    const T t15 = T(-1.2507950530688648e-15) + t14;
+    const T t16 = t15 - t10;
+    const T t17 = t7 * t16;
+    const T t18 = T(-1.864562880419313e-15) + t17;
+    const T t19 = t18 - t13;
+    const T t20 = t7 * t19;
+    const T t21 = T(3.3478119482868056e-14) + t20;
+    const T t22 = t21 - t16;
+    const T t23 = t7 * t22;
+    const T t24 = T(3.25254814814874e-14) + t23;
+    const T t25 = t24 - t19;
+    const T t26 = t7 * t25;
+    const T t27 = T(-9.65469674843344e-13) + t26;
+    const T t28 = t27 - t22;
+    const T t29 = t7 * t28;
+    const T t30 = T(1.9455868545777347e-13) + t29;
+    const T t31 = t30 - t25;
+    const T t32 = t7 * t31;
+    const T t33 = T(2.86879501093067e-11) + t32;
+    const T t34 = t33 - t28;
+    const T t35 = t7 * t34;
+    const T t36 = T(-6.318088340886684e-11) + t35;
+    const T t37 = t36 - t31;
+    const T t38 = t7 * t37;
+    const T t39 = T(-7.754400208831351e-10) + t38;
+    const T t40 = t39 - t34;
+    const T t41 = t7 * t40;
+    const T t42 = T(4.521959811218287e-09) + t41;
+    const T t43 = t42 - t37;
+    const T t44 = t7 * t43;
+    const T t45 = T(1.076499946567091e-08) + t44;
+    const T t46 = t45 - t40;
+    const T t47 = t7 * t46;
+    const T t48 = T(-2.1886401049234397e-07) + t47;
+    const T t49 = t48 - t43;
+    const T t50 = t7 * t49;
+    const T t51 = T(7.74038306619849e-07) + t50;
+    const T t52 = t51 - t46;
+    const T t53 = t7 * t52;
+    const T t54 = T(4.13902798607301e-06) + t53;
+    const T t55 = t54 - t49;
+    const T t56 = t7 * t55;
+    const T t57 = T(-6.916973302501207e-05) + t56;
+    const T t58 = t57 - t52;
+    const T t59 = t7 * t58;
+    const T t60 = T(0.0004907758365258086) + t59;
+    const T t61 = t60 - t55;
+    const T t62 = t7 * t61;
+    const T t63 = T(-0.002413163540417608) + t62;
+    const T t64 = t63 - t58;
+    const T t65 = t7 * t64;
+    const T t66 = T(0.009074997670705265) + t65;
+    const T t67 = t66 - t61;
+    const T t68 = t7 * t67;
+    const T t69 = T(-0.026658668435305753) + t68;
+    const T t70 = t69 - t64;
+    const T t71 = t7 * t70;
+    const T t72 = T(0.05920993999819189) + t71;
+    const T t73 = t72 - t67;
+    const T t74 = t7 * t73;
+    const T t75 = T(-0.08424913336651792) + t74;
+    const T t76 = t75 - t70;
+    const T t77 = t7 * t76;
+    const T t78 = T(-0.004590054580646478) + t77;
+    const T t79 = t78 - t73;
+    const T t80 = t6 * t79;
+    const T t81 = T(1.1775789345674017) + t80;
+    const T t82 = t81 - t76;
+    const T t83 = T(2.0) * t3;
+    const T t84 = T(1.0) + t83;
+    const T t85 = t82 / t84;
+    const T t86 = minimum(t1, T(57.0));
+    const T t87 = t86 * T(16.0);
+    const T t88 = rint(t87);
+    const T t89 = t88 / T(16.0);
+    const T t90 = T(0.5) * t85;
+    const T t91 = t89 * t89;
+    const T t92 = T(-0.5) * t91;
+    const T t93 = exp(t92);
+    const T t94 = t90 * t93;
+    const T t95 = t86 - t89;
+    const T t96 = T(-0.5) * t95;
+    const T t97 = t86 + t89;
+    const T t98 = t96 * t97;
+    const T t99 = exp(t98);
+    const T t100 = t94 * t99;
+    const bool t101 = x > T(0.0);
+    const T t102 = T(1.0) - t100;
+    const T t103 = t101 ? t102 : t100;
+    const T t104 = t0 * t103;
+    return t104;
+  }
+};
+
+struct gelu_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = t0 * T(0.7071067811865476);
+    const T t2 = minimum(t1, T(40.0));
+    const T t3 = t2 - T(3.75);
+    const T t4 = t2 + T(3.75);
+    const T t5 = t3 / t4;
+    const T t6 = T(2.0) * t5;
+    const T t7 = t6 * T(0.0);
+    const T t8 = T(5.068148904796111e-17) + t7;
+    const T t9 = t8 - T(0.0);
+    const T t10 = t6 * t9;
+    const T t11 = T(7.418235256624044e-17) + t10;
+    const T t12 = t11 - T(0.0);
+    const T t13 = t6 * t12;
+    const T t14 = T(-1.2507950530688648e-15) + t13;
+    const T t15 = t14 - t9;
+    const T t16 = t6 * t15;
+    const T t17 = T(-1.864562880419313e-15) + t16;
+    const T t18 = t17 - t12;
+    const T t19 = t6 * t18;
+    const T t20 = T(3.3478119482868056e-14) + t19;
+    const T t21 = t20 - t15;
+    const T t22 = t6 * t21;
+    const T t23 = T(3.25254814814874e-14) + t22;
+    const T t24 = t23 - t18;
+    const T t25 = t6 * t24;
+    const T t26 = T(-9.65469674843344e-13) + t25;
+    const T t27 = t26 - t21;
+    const T t28 = t6 * t27;
+    const T t29 = T(1.9455868545777347e-13) + t28;
+    const T t30 = t29 - t24;
+    const T t31 = t6 * t30;
+    const T t32 = T(2.86879501093067e-11) + t31;
+    const T t33 = t32 - t27;
+    const T t34 = t6 * t33;
+    const T t35 = T(-6.318088340886684e-11) + t34;
+    const T t36 = t35 - t30;
+    const T t37 = t6 * t36;
+    const T t38 = T(-7.754400208831351e-10) + t37;
+    const T t39 = t38 - t33;
+    const T t40 = t6 * t39;
+    const T t41 = T(4.521959811218287e-09) + t40;
+    const T t42 = t41 - t36;
+    const T t43 = t6 * t42;
+    const T t44 = T(1.076499946567091e-08) + t43;
+    const T t45 = t44 - t39;
+    const T t46 = t6 * t45;
+    const T t47 = T(-2.1886401049234397e-07) + t46;
+    const T t48 = t47 - t42;
+    const T t49 = t6 * t48;
+    const T t50 = T(7.74038306619849e-07) + t49;
+    const T t51 = t50 - t45;
+    const T t52 = t6 * t51;
+    const T t53 = T(4.13902798607301e-06) + t52;
+    const T t54 = t53 - t48;
+    const T t55 = t6 * t54;
+    const T t56 = T(-6.916973302501207e-05) + t55;
+    const T t57 = t56 - t51;
+    const T t58 = t6 * t57;
+    const T t59 = T(0.0004907758365258086) + t58;
+    const T t60 = t59 - t54;
+    const T t61 = t6 * t60;
+    const T t62 = T(-0.002413163540417608) + t61;
+    const T t63 = t62 - t57;
+    const T t64 = t6 * t63;
+    const T t65 = T(0.009074997670705265) + t64;
+    const T t66 = t65 - t60;
+    const T t67 = t6 * t66;
+    const T t68 = T(-0.026658668435305753) + t67;
+    const T t69 = t68 - t63;
+    const T t70 = t6 * t69;
+    const T t71 = T(0.05920993999819189) + t70;
+    const T t72 = t71 - t66;
+    const T t73 = t6 * t72;
+    const T t74 = T(-0.08424913336651792) + t73;
+    const T t75 = t74 - t69;
+    const T t76 = t6 * t75;
+    const T t77 = T(-0.004590054580646478) + t76;
+    const T t78 = t77 - t72;
+    const T t79 = t5 * t78;
+    const T t80 = T(1.1775789345674017) + t79;
+    const T t81 = t80 - t75;
+    const T t82 = T(2.0) * t2;
+    const T t83 = T(1.0) + t82;
+    const T t84 = t81 / t83;
+    const T t85 = minimum(t0, T(57.0));
+    const T t86 = t85 * T(16.0);
+    const T t87 = rint(t86);
+    const T t88 = t87 / T(16.0);
+    const T t89 = T(0.5) * t84;
+    const T t90 = t88 * t88;
+    const T t91 = T(-0.5) * t90;
+    const T t92 = exp(t91);
+    const T t93 = t89 * t92;
+    const T t94 = t85 - t88;
+    const T t95 = T(-0.5) * t94;
+    const T t96 = t85 + t88;
+    const T t97 = t95 * t96;
+    const T t98 = exp(t97);
+    const T t99 = t93 * t98;
+    const bool t100 = x > T(0.0);
+    const T t101 = T(1.0) - t99;
+    const T t102 = t100 ? t101 : t99;
+    const T t103 = T(-0.5) * x;
+    const T t104 = t103 * x;
+    const T t105 = exp(t104);
+    const T t106 = t105 * T(0.3989422804014327);
+    const bool t107 = t106 == T(0.0);
+    const T t108 = t106 * x;
+    const T t109 = t107 ? T(0.0) : t108;
+    const T t110 = t102 + t109;
+    const T t111 = g * t110;
+    return t111;
+  }
+};
+
+struct gelu_tanh {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = T(0.044715) * x;
+    const T t2 = t1 * x;
+    const T t3 = t2 * x;
+    const T t4 = x + t3;
+    const T t5 = T(1.5957691216057308) * t4;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = t9 ? T(1.0) : t8;
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
+    const T t13 = t0 * t12;
+    return t13;
+  }
+};
+
+struct gelu_tanh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(0.044715) * x;
+    const T t1 = t0 * x;
+    const T t2 = t1 * x;
+    const T t3 = x + t2;
+    const T t4 = T(1.5957691216057308) * t3;
+    const T t5 = abs(t4);
+    const T t6 = -t5;
+    const T t7 = exp(t6);
+    const bool t8 = t4 >= T(0.0);
+    const T t9 = t8 ? T(1.0) : t7;
+    const T t10 = T(1.0) + t7;
+    const T t11 = t9 / t10;
+    const T t12 = T(0.134145) * x;
+    const T t13 = t12 * x;
+    const T t14 = T(1.0) + t13;
+    const T t15 = T(1.5957691216057308) * t14;
+    const T t16 = T(1.0) - t11;
+    const T t17 = t11 * t16;
+    const bool t18 = t15 == T(0.0);
+    const T t19 = t15 * x;
+    const T t20 = t18 ? T(0.0) : t19;
+    const bool t21 = t17 == T(0.0);
+    const T t22 = t17 * t20;
+    const T t23 = t21 ? T(0.0) : t22;
+    const T t24 = t11 + t23;
+    const T t25 = g * t24;
+    return t25;
+  }
+};
+
+struct sigmoid_loss {
+  template <class T> EG_FN T operator()(T a, T b) const {
+    const T t0 = abs(a);
+    const bool t1 = a > T(0.0);
+    const T t2 = T(1.0) - b;
+    const T t3 = t1 ? t2 : b;
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 * t0;
+    const T t6 = t4 ? T(0.0) : t5;
+    const T t7 = -t0;
+    const T t8 = exp(t7);
+    const T t9 = log1p(t8);
+    const T t10 = t6 + t9;
+    return t10;
+  }
+};
+
+struct sigmoid_loss_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const T t0 = T(1.0) - b;
+    const T t1 = abs(a);
+    const T t2 = -t1;
+    const T t3 = exp(t2);
+    const bool t4 = a >= T(0.0);
+    const T t5 = t4 ? T(1.0) : t3;
+    const T t6 = T(1.0) + t3;
+    const T t7 = t5 / t6;
+    const T t8 = t0 * t7;
+    const T t9 = -a;
+    const T t10 = abs(t9);
+    const T t11 = -t10;
+    const T t12 = exp(t11);
+    const bool t13 = t9 >= T(0.0);
+    const T t14 = t13 ? T(1.0) : t12;
+    const T t15 = T(1.0) + t12;
+    const T t16 = t14 / t15;
+    const T t17 = b * t16;
+    const T t18 = t8 - t17;
+    const T t19 = g * t18;
+    return t19;
+  }
+};
+
+struct sigmoid_loss_db {
+  template <class T> EG_FN T operator()(T g, T a) const {
+    const bool t0 = g == T(0.0);
+    const T t1 = g * a;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = -t2;
+    return t3;
+  }
+};
+
+struct tan_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = y * y;
+    const T t1 = T(1.0) + t0;
+    const T t2 = g * t1;
+    return t2;
+  }
+};
+
+struct unit_leg {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = T(1.0) - x;
+    const T t1 = T(1.0) + x;
+    const T t2 = t0 * t1;
+    const T t3 = sqrt(t2);
+    return t3;
+  }
+};
+
+struct unit_leg_dx {
+  template <class T> EG_FN T operator()(T g, T x, T y) const {
+    const T t0 = g * x;
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / y;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = -t3;
+    return t4;
+  }
+};
+
+struct arcsin_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(1.0) - x;
+    const T t1 = T(1.0) + x;
+    const T t2 = t0 * t1;
+    const T t3 = sqrt(t2);
+    const bool t4 = g == T(0.0);
+    const T t5 = g / t3;
+    const T t6 = t4 ? T(0.0) : t5;
+    return t6;
+  }
+};
+
+struct arccos_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(1.0) - x;
+    const T t1 = T(1.0) + x;
+    const T t2 = t0 * t1;
+    const T t3 = sqrt(t2);
+    const bool t4 = g == T(0.0);
+    const T t5 = g / t3;
+    const T t6 = t4 ? T(0.0) : t5;
+    const T t7 = -t6;
+    return t7;
+  }
+};
+
+struct sinh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = cosh(x);
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct cosh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = sinh(x);
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct arcsinh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = hypot(x, T(1.0));
+    const bool t1 = g == T(0.0);
+    const T t2 = g / t0;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct arccosh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = x - T(1.0);
+    const T t1 = sqrt(t0);
+    const bool t2 = g == T(0.0);
+    const T t3 = g / t1;
+    const T t4 = t2 ? T(0.0) : t3;
+    const T t5 = x + T(1.0);
+    const T t6 = sqrt(t5);
+    const bool t7 = t4 == T(0.0);
+    const T t8 = t4 / t6;
+    const T t9 = t7 ? T(0.0) : t8;
+    return t9;
+  }
+};
+
+struct arctanh_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = T(1.0) - x;
+    const bool t1 = g == T(0.0);
+    const T t2 = g / t0;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = T(1.0) + x;
+    const T t5 = g / t4;
+    const T t6 = t1 ? T(0.0) : t5;
+    const T t7 = t3 + t6;
+    const T t8 = T(0.5) * t7;
+    return t8;
+  }
+};
+
+struct arctan2_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const T t0 = hypot(b, a);
+    const bool t1 = b == T(0.0);
+    const T t2 = b / t0;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = g * t3;
+    const bool t5 = t4 == T(0.0);
+    const T t6 = t4 / t0;
+    const T t7 = t5 ? T(0.0) : t6;
+    return t7;
+  }
+};
+
+struct arctan2_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const T t0 = hypot(a, b);
+    const bool t1 = a == T(0.0);
+    const T t2 = a / t0;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = g * t3;
+    const bool t5 = t4 == T(0.0);
+    const T t6 = t4 / t0;
+    const T t7 = t5 ? T(0.0) : t6;
+    const T t8 = -t7;
+    return t8;
+  }
+};
+
+struct hypot_da {
+  template <class T> EG_FN T operator()(T g, T a, T y) const {
+    const bool t0 = a == T(0.0);
+    const T t1 = a / y;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = g * t2;
+    return t3;
+  }
+};
+
+struct hypot_db {
+  template <class T> EG_FN T operator()(T g, T b, T y) const {
+    const bool t0 = b == T(0.0);
+    const T t1 = b / y;
+    const T t2 = t0 ? T(0.0) : t1;
+    const T t3 = g * t2;
+    return t3;
+  }
+};
+
+struct sinc_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = x * T(3.141592653589793);
+    const T t1 = abs(t0);
+    const bool t2 = t1 < T(2.5);
+    const T t3 = t2 ? t0 : T(0.0);
+    const T t4 = t3 * t3;
+    const T t5 = T(0.0) * t4;
+    const T t6 = t5 + T(3.166789608205361e-30);
+    const T t7 = t6 * t4;
+    const T t8 = t7 + T(-2.387759364586842e-27);
+    const T t9 = t8 * t4;
+    const T t10 = t9 + T(1.5472680682522736e-24);
+    const T t11 = t10 * t4;
+    const T t12 = t11 + T(-8.509974375387505e-22);
+    const T t13 = t12 * t4;
+    const T t14 = t13 + T(3.9145882126782523e-19);
+    const T t15 = t14 * t4;
+    const T t16 = t15 + T(-1.4797143443923793e-16);
+    const T t17 = t16 * t4;
+    const T t18 = t17 + T(4.498331606952833e-14);
+    const T t19 = t18 * t4;
+    const T t20 = t19 + T(-1.0706029224547743e-11);
+    const T t21 = t20 * t4;
+    const T t22 = t21 + T(1.9270852604185937e-09);
+    const T t23 = t22 * t4;
+    const T t24 = t23 + T(-2.505210838544172e-07);
+    const T t25 = t24 * t4;
+    const T t26 = t25 + T(2.2045855379188714e-05);
+    const T t27 = t26 * t4;
+    const T t28 = t27 + T(-0.0011904761904761906);
+    const T t29 = t28 * t4;
+    const T t30 = t29 + T(0.03333333333333333);
+    const T t31 = t30 * t4;
+    const T t32 = t31 + T(-0.3333333333333333);
+    const T t33 = t32 * t3;
+    const T t34 = t2 ? T(1.0) : t0;
+    const T t35 = T(0.5) * x;
+    const T t36 = rint(t35);
+    const T t37 = T(2.0) * t36;
+    const T t38 = x - t37;
+    const T t39 = t38 * T(3.141592653589793);
+    const T t40 = sin(t39);
+    const T t41 = cos(t39);
+    const T t42 = -t40;
+    const T t43 = -t41;
+    const T t44 = t40 / t34;
+    const T t45 = T(1.0) * t44;
+    const T t46 = t41 - t45;
+    const T t47 = t46 / t34;
+    const T t48 = t2 ? t33 : t47;
+    const T t49 = T(3.141592653589793) * t48;
+    const T t50 = g * t49;
+    return t50;
+  }
+};
+
+struct exp2_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = y * T(0.6931471805599453);
+    const T t1 = g * t0;
+    return t1;
+  }
+};
+
+struct log2_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = g / T(0.6931471805599453);
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / x;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct log10_dx {
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = g / T(2.302585092994046);
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / x;
+    const T t3 = t1 ? T(0.0) : t2;
+    return t3;
+  }
+};
+
+struct cbrt_dx {
+  template <class T> EG_FN T operator()(T g, T y) const {
+    const T t0 = g / T(3.0);
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / y;
+    const T t3 = t1 ? T(0.0) : t2;
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 / y;
+    const T t6 = t4 ? T(0.0) : t5;
+    return t6;
+  }
+};
+
+struct logaddexp {
+  template <class T> EG_FN T operator()(T a, T b) const {
+    const bool t0 = a == b;
+    const T t1 = a - b;
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = t0 ? T(0.0) : t3;
+    const T t5 = maximum(a, b);
+    const T t6 = exp(t4);
+    const T t7 = log1p(t6);
+    const T t8 = t5 + t7;
+    return t8;
+  }
+};
+
+struct logaddexp_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a == b;
+    const T t1 = abs(a);
+    const bool t2 = t1 == T(INFINITY);
+    const bool t3 = t0 && T(t2);
+    const T t4 = a - b;
+    const T t5 = t3 ? T(0.0) : t4;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = t9 ? T(1.0) : t8;
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
+    const T t13 = g * t12;
+    return t13;
+  }
+};
+
+struct logaddexp_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = b == a;
+    const T t1 = abs(b);
+    const bool t2 = t1 == T(INFINITY);
+    const bool t3 = t0 && T(t2);
+    const T t4 = b - a;
+    const T t5 = t3 ? T(0.0) : t4;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = t9 ? T(1.0) : t8;
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
+    const T t13 = g * t12;
+    return t13;
+  }
+};
+
+struct logaddexp2_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a == b;
+    const T t1 = abs(a);
+    const bool t2 = t1 == T(INFINITY);
+    const bool t3 = t0 && T(t2);
+    const T t4 = a - b;
+    const T t5 = t4 * T(0.6931471805599453);
+    const T t6 = t3 ? T(0.0) : t5;
+    const T t7 = abs(t6);
+    const T t8 = -t7;
+    const T t9 = exp(t8);
+    const bool t10 = t6 >= T(0.0);
+    const T t11 = t10 ? T(1.0) : t9;
+    const T t12 = T(1.0) + t9;
+    const T t13 = t11 / t12;
+    const T t14 = g * t13;
+    return t14;
+  }
+};
+
+struct logaddexp2_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = b == a;
+    const T t1 = abs(b);
+    const bool t2 = t1 == T(INFINITY);
+    const bool t3 = t0 && T(t2);
+    const T t4 = b - a;
+    const T t5 = t4 * T(0.6931471805599453);
+    const T t6 = t3 ? T(0.0) : t5;
+    const T t7 = abs(t6);
+    const T t8 = -t7;
+    const T t9 = exp(t8);
+    const bool t10 = t6 >= T(0.0);
+    const T t11 = t10 ? T(1.0) : t9;
+    const T t12 = T(1.0) + t9;
+    const T t13 = t11 / t12;
+    const T t14 = g * t13;
+    return t14;
+  }
+};
+
+struct fmod_db {
+  template <class T> EG_FN T operator()(T g, T a, T b, T y) const {
+    const T t0 = a - y;
+    const bool t1 = t0 == T(0.0);
+    const T t2 = t0 / b;
+    const T t3 = t1 ? T(0.0) : t2;
+    const T t4 = rint(t3);
+    const bool t5 = g == T(0.0);
+    const T t6 = g * t4;
+    const T t7 = t5 ? T(0.0) : t6;
+    const T t8 = -t7;
+    return t8;
+  }
+};
+
+struct fmax_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a >= b;
+    const bool t1 = b != b;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct fmax_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a >= b;
+    const bool t1 = b != b;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? T(0.0) : g;
+    return t3;
+  }
+};
+
+struct fmin_da {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a <= b;
+    const bool t1 = b != b;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? g : T(0.0);
+    return t3;
+  }
+};
+
+struct fmin_db {
+  template <class T> EG_FN T operator()(T g, T a, T b) const {
+    const bool t0 = a <= b;
+    const bool t1 = b != b;
+    const bool t2 = t0 || T(t1);
+    const T t3 = t2 ? T(0.0) : g;
+    return t3;
+  }
+};
+
+struct heaviside_db {
+  template <class T> EG_FN T operator()(T g, T a) const {
+    const bool t0 = a == T(0.0);
+    const T t1 = t0 ? g : T(0.0);
+    return t1;
+  }
+};
+
+}  // namespace eg
+
+// All of them.
+#define EG_FORMULAS(X) \
+  X(quotient, 2) \
+  X(quotient_da, 2) \
+  X(quotient_db, 3) \
+  X(product_da, 2) \
+  X(product_db, 2) \
+  X(divide_da, 2) \
+  X(divide_db, 3) \
+  X(reciprocal_dx, 2) \
+  X(power_da, 3) \
+  X(power_db, 3) \
+  X(square_dx, 2) \
+  X(sqrt_dx, 2) \
+  X(expm1_dx, 2) \
+  X(log_dx, 2) \
+  X(log1p_dx, 2) \
+  X(sin_dx, 2) \
+  X(cos_dx, 2) \
+  X(tanh_dx, 2) \
+  X(sigmoid, 1) \
+  X(sigmoid_dx, 2) \
+  X(softplus, 1) \
+  X(softplus_dx, 2) \
+  X(gate_dg_, 2) \
+  X(relu_dx, 2) \
+  X(maximum_da, 3) \
+  X(maximum_db, 3) \
+  X(minimum_da, 3) \
+  X(minimum_db, 3) \
+  X(clip_dx, 4) \
+  X(clip_dlow, 4) \
+  X(clip_dhigh, 4) \
+  X(erf_dx, 2) \
+  X(erfc_dx, 2) \
+  X(erfcx_dx, 3) \
+  X(erfinv_dx, 2) \
+  X(density, 1) \
+  X(density_dx, 3) \
+  X(ndtr, 1) \
+  X(ndtr_dx, 2) \
+  X(ndtri_dx, 2) \
+  X(logit, 1) \
+  X(logit_dx, 2) \
+  X(expit, 1) \
+  X(expit_dx, 2) \
+  X(xlogy, 2) \
+  X(xlogy_da, 2) \
+  X(xlogy_db, 3) \
+  X(xlog1py, 2) \
+  X(xlog1py_da, 2) \
+  X(xlog1py_db, 3) \
+  X(entr_dx, 2) \
+  X(hard_sigmoid, 1) \
+  X(hard_sigmoid_dx, 2) \
+  X(hard_swish, 1) \
+  X(hard_swish_dx, 2) \
+  X(log_sigmoid, 1) \
+  X(log_sigmoid_dx, 2) \
+  X(softsign, 1) \
+  X(softsign_dx, 2) \
+  X(tanhshrink, 1) \
+  X(tanhshrink_dx, 2) \
+  X(silu, 1) \
+  X(silu_dx, 2) \
+  X(mish, 1) \
+  X(mish_dx, 2) \
+  X(gelu, 1) \
+  X(gelu_dx, 2) \
+  X(gelu_tanh, 1) \
+  X(gelu_tanh_dx, 2) \
+  X(sigmoid_loss, 2) \
+  X(sigmoid_loss_da, 3) \
+  X(sigmoid_loss_db, 2) \
+  X(tan_dx, 2) \
+  X(unit_leg, 1) \
+  X(unit_leg_dx, 3) \
+  X(arcsin_dx, 2) \
+  X(arccos_dx, 2) \
+  X(sinh_dx, 2) \
+  X(cosh_dx, 2) \
+  X(arcsinh_dx, 2) \
+  X(arccosh_dx, 2) \
+  X(arctanh_dx, 2) \
+  X(arctan2_da, 3) \
+  X(arctan2_db, 3) \
+  X(hypot_da, 3) \
+  X(hypot_db, 3) \
+  X(sinc_dx, 2) \
+  X(exp2_dx, 2) \
+  X(log2_dx, 2) \
+  X(log10_dx, 2) \
+  X(cbrt_dx, 2) \
+  X(logaddexp, 2) \
+  X(logaddexp_da, 3) \
+  X(logaddexp_db, 3) \
+  X(logaddexp2_da, 3) \
+  X(logaddexp2_db, 3) \
+  X(fmod_db, 4) \
+  X(fmax_da, 3) \
+  X(fmax_db, 3) \
+  X(fmin_da, 3) \
+  X(fmin_db, 3) \
+  X(heaviside_db, 2)
+
+// Those whose functions compilers vectorise: the others stay with NumPy.
+#define EG_HOST_FORMULAS(X) \
+  X(quotient, 2) \
+  X(quotient_da, 2) \
+  X(quotient_db, 3) \
+  X(product_da, 2) \
+  X(product_db, 2) \
+  X(divide_da, 2) \
+  X(divide_db, 3) \
+  X(reciprocal_dx, 2) \
+  X(power_db, 3) \
+  X(square_dx, 2) \
+  X(sqrt_dx, 2) \
+  X(expm1_dx, 2) \
+  X(log_dx, 2) \
+  X(log1p_dx, 2) \
+  X(tanh_dx, 2) \
+  X(sigmoid, 1) \
+  X(sigmoid_dx, 2) \
+  X(softplus, 1) \
+  X(softplus_dx, 2) \
+  X(gate_dg_, 2) \
+  X(relu_dx, 2) \
+  X(maximum_da, 3) \
+  X(maximum_db, 3) \
+  X(minimum_da, 3) \
+  X(minimum_db, 3) \
+  X(clip_dx, 4) \
+  X(clip_dlow, 4) \
+  X(clip_dhigh, 4) \
+  X(erf_dx, 2) \
+  X(erfc_dx, 2) \
+  X(erfcx_dx, 3) \
+  X(erfinv_dx, 2) \
+  X(density, 1) \
+  X(density_dx, 3) \
+  X(ndtr, 1) \
+  X(ndtr_dx, 2) \
+  X(ndtri_dx, 2) \
+  X(logit_dx, 2) \
+  X(expit, 1) \
+  X(expit_dx, 2) \
+  X(xlogy, 2) \
+  X(xlogy_da, 2) \
+  X(xlogy_db, 3) \
+  X(xlog1py, 2) \
+  X(xlog1py_da, 2) \
+  X(xlog1py_db, 3) \
+  X(entr_dx, 2) \
+  X(hard_sigmoid, 1) \
+  X(hard_sigmoid_dx, 2) \
+  X(hard_swish, 1) \
+  X(hard_swish_dx, 2) \
+  X(log_sigmoid, 1) \
+  X(log_sigmoid_dx, 2) \
+  X(softsign, 1) \
+  X(softsign_dx, 2) \
+  X(tanhshrink, 1) \
+  X(tanhshrink_dx, 2) \
+  X(silu, 1) \
+  X(silu_dx, 2) \
+  X(mish, 1) \
+  X(mish_dx, 2) \
+  X(gelu, 1) \
+  X(gelu_dx, 2) \
+  X(gelu_tanh, 1) \
+  X(gelu_tanh_dx, 2) \
+  X(sigmoid_loss, 2) \
+  X(sigmoid_loss_da, 3) \
+  X(sigmoid_loss_db, 2) \
+  X(tan_dx, 2) \
+  X(unit_leg, 1) \
+  X(unit_leg_dx, 3) \
+  X(arcsin_dx, 2) \
+  X(arccos_dx, 2) \
+  X(arccosh_dx, 2) \
+  X(arctanh_dx, 2) \
+  X(hypot_da, 3) \
+  X(hypot_db, 3) \
+  X(exp2_dx, 2) \
+  X(log2_dx, 2) \
+  X(log10_dx, 2) \
+  X(cbrt_dx, 2) \
+  X(logaddexp, 2) \
+  X(logaddexp_da, 3) \
+  X(logaddexp_db, 3) \
+  X(logaddexp2_da, 3) \
+  X(logaddexp2_db, 3) \
+  X(fmod_db, 4) \
+  X(fmax_da, 3) \
+  X(fmax_db, 3) \
+  X(fmin_da, 3) \
+  X(fmin_db, 3) \
+  X(heaviside_db, 2)
