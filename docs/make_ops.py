@@ -46,7 +46,10 @@ def families():
         for value in vars(module).values():
             own = getattr(value, "op", None) or inspect.isfunction(value)
             if own and id(value) in known and belongs(value, module):
-                names = sorted(known[id(value)], key=lambda n: (n.count("."), n))
+                own_name = value.__name__
+                names = sorted(
+                    known[id(value)], key=lambda n: (n.count("."), n != own_name, n)
+                )
                 rows[names[0]] = (value, names[1:])
         if rows:
             yield module_name, dict(sorted(rows.items()))
@@ -56,7 +59,7 @@ def belongs(value, module):
     """Whether a function was declared in this module, not imported into it."""
     return value.__module__ in (module.__name__, "eagergrad") and (
         value.__module__ != "eagergrad"
-        or f"{value.__name__} = " in inspect.getsource(module)
+        or f"\n{value.__name__} = " in inspect.getsource(module)
     )
 
 

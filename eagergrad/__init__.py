@@ -22,6 +22,12 @@ from . import nest as nest
 from . import operators as _operators  # noqa: F401  binds the operators to Tensor
 from . import optim as optim
 from . import tape as tape
+from .array_api import __array_namespace_info__ as __array_namespace_info__
+from .array_api import can_cast as can_cast
+from .array_api import finfo as finfo
+from .array_api import iinfo as iinfo
+from .array_api import isdtype as isdtype
+from .array_api import result_type as result_type
 from .checkpoint import load as load
 from .checkpoint import save as save
 from .custom_gradients import custom_gradient as custom_gradient
@@ -98,9 +104,12 @@ from .ops.convolution import depthwise_conv2d as depthwise_conv2d
 from .ops.creation import arange as arange
 from .ops.creation import asarray as asarray
 from .ops.creation import convert_to_tensor as convert_to_tensor
+from .ops.creation import empty as empty
+from .ops.creation import empty_like as empty_like
 from .ops.creation import eye as eye
 from .ops.creation import full as full
 from .ops.creation import full_like as full_like
+from .ops.creation import linspace as linspace
 from .ops.creation import ones as ones
 from .ops.creation import ones_like as ones_like
 from .ops.creation import tensor as tensor
@@ -120,7 +129,10 @@ from .ops.elementwise import absolute as absolute
 from .ops.elementwise import add as add
 from .ops.elementwise import astype as astype
 from .ops.elementwise import bitwise_and as bitwise_and
+from .ops.elementwise import bitwise_invert as bitwise_invert
+from .ops.elementwise import bitwise_left_shift as bitwise_left_shift
 from .ops.elementwise import bitwise_or as bitwise_or
+from .ops.elementwise import bitwise_right_shift as bitwise_right_shift
 from .ops.elementwise import bitwise_xor as bitwise_xor
 from .ops.elementwise import ceil as ceil
 from .ops.elementwise import clip as clip
@@ -140,6 +152,7 @@ from .ops.elementwise import invert as invert
 from .ops.elementwise import isfinite as isfinite
 from .ops.elementwise import isinf as isinf
 from .ops.elementwise import isnan as isnan
+from .ops.elementwise import left_shift as left_shift
 from .ops.elementwise import less as less
 from .ops.elementwise import less_equal as less_equal
 from .ops.elementwise import log as log
@@ -154,11 +167,13 @@ from .ops.elementwise import multiply as multiply
 from .ops.elementwise import negative as negative
 from .ops.elementwise import not_equal as not_equal
 from .ops.elementwise import positive as positive
+from .ops.elementwise import pow as pow
 from .ops.elementwise import power as power
 from .ops.elementwise import real as real
 from .ops.elementwise import reciprocal as reciprocal
 from .ops.elementwise import relu as relu
 from .ops.elementwise import remainder as remainder
+from .ops.elementwise import right_shift as right_shift
 from .ops.elementwise import rint as rint
 from .ops.elementwise import round as round
 from .ops.elementwise import sigmoid as sigmoid
@@ -281,10 +296,13 @@ from .ops.scans import cummax as cummax
 from .ops.scans import cummin as cummin
 from .ops.scans import cumprod as cumprod
 from .ops.scans import cumsum as cumsum
+from .ops.scans import cumulative_prod as cumulative_prod
+from .ops.scans import cumulative_sum as cumulative_sum
 from .ops.scans import diff as diff
 from .ops.scans import logcumsumexp as logcumsumexp
 from .ops.scans import trapezoid as trapezoid
 from .ops.shapes import broadcast_to as broadcast_to
+from .ops.shapes import concat as concat
 from .ops.shapes import concatenate as concatenate
 from .ops.shapes import expand_dims as expand_dims
 from .ops.shapes import ravel as ravel
@@ -303,6 +321,10 @@ from .ops.sorting import searchsorted as searchsorted
 from .ops.sorting import sort as sort
 from .ops.sorting import topk as topk
 from .ops.sorting import unique as unique
+from .ops.sorting import unique_all as unique_all
+from .ops.sorting import unique_counts as unique_counts
+from .ops.sorting import unique_inverse as unique_inverse
+from .ops.sorting import unique_values as unique_values
 from .ops.special import beta as beta
 from .ops.special import betaln as betaln
 from .ops.special import digamma as digamma
@@ -375,7 +397,6 @@ _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"eagergrad\.
 array = constant = tensor  # NumPy's and TensorFlow's name for it
 true_divide = divide
 mod = remainder
-concat = concatenate
 cast = astype
 float16 = _np.float16
 float32 = _np.float32
@@ -387,7 +408,11 @@ int16 = _np.int16
 int32 = _np.int32
 int64 = _np.int64
 uint8 = _np.uint8
-bool_ = _np.bool_
+uint16 = _np.uint16
+uint32 = _np.uint32
+uint64 = _np.uint64
+bool = bool_ = _np.bool_
+e = _np.e
 pi = _np.pi
 inf = _np.inf
 nan = _np.nan

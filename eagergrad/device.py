@@ -242,6 +242,15 @@ def device(name: str | Device) -> Device:
     return _named(kind, index)
 
 
+def devices() -> list[Device]:
+    """The devices there are: the CPU, and each GPU that CUDA reports."""
+    found = [CPU]
+    if cuda_problem() is None:
+        count = BACKENDS["cuda"].xp.cuda.runtime.getDeviceCount()
+        found += [_named("cuda", index) for index in range(count)]
+    return found
+
+
 def default() -> Device:
     """The device used when none is named: ``EAGERGRAD_DEVICE``, else CUDA, else CPU."""
     global _default

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import array_api, primitive
 from . import linalg as numpy_linalg
-from . import primitive
 from .errors import DTypeError
 from .ops import (
     arranging,
@@ -61,6 +61,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "and": elementwise.bitwise_and,
     "or": elementwise.bitwise_or,
     "xor": elementwise.bitwise_xor,
+    "lshift": elementwise.left_shift,
+    "rshift": elementwise.right_shift,
 }
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "lt": elementwise.less,
@@ -91,6 +93,7 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
 
 METHODS: dict[str, Callable[..., Any]] = {
     "to": elementwise.to,
+    "to_device": array_api.to_device,
     "astype": elementwise.astype,
     "conj": elementwise.conj,
     "sum": reductions.sum,
@@ -133,8 +136,7 @@ def _set_item(self: Tensor, index: Any, value: Any) -> None:
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy that tapes know as one: gradients flow through ``copy.deepcopy``."""
-    copy: Tensor = elementwise.identity(self)
-    copy._data = copy._data.copy()
+    copy = elementwise.settled(self, self, True, "deepcopy")
     memo[id(self)] = copy
     return copy
 
@@ -238,11 +240,13 @@ _bind(
     Tensor,
     {
         "T": property(shapes.transpose),
+        "mT": property(diagonals.matrix_transpose),
         "at": property(putting.At),
         "__getitem__": indexing.getitem,
         "__setitem__": _set_item,
         "__iter__": _iterate,
         "__deepcopy__": _deepcopy,
+        "__array_namespace__": array_api.namespace,
         "__array_ufunc__": _array_ufunc,
         "__array_function__": _array_function,
     },

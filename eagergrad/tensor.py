@@ -397,14 +397,29 @@ def _unpickle(array: np.ndarray[Any, Any], device: str) -> Tensor:
     return Tensor(array, None, device)
 
 
-def from_dlpack(source: Any) -> Tensor:
+def from_dlpack(
+    source: Any, device: Device | str | None = None, copy: bool | None = None
+) -> Tensor:
     """A Tensor that shares the memory of any object with ``__dlpack__``.
+
+    With ``device`` it is moved there, and with ``copy=True`` it has memory of its own.
+    BufferError when ``copy=False`` and it must move.
 
     >>> from_dlpack(np.arange(3.0)).dtype
     dtype('float64')
     """
     kind, index = source.__dlpack_device__()
     if kind in (2, 13):  # CUDA, CUDA managed memory
-        with resolve(f"cuda:{index}") as device:
-            return wrap(device.backend.xp.from_dlpack(source))
-    return wrap(np.from_dlpack(source))
+        with resolve(f"cuda:{index}") as origin:
+            data = origin.backend.xp.from_dlpack(source)
+    else:
+        origin, data = CPU, np.from_dlpack(source)
+    target = origin if device is None else resolve(device)
+    if copy is False and target != origin:
+        raise BufferError(
+            f"from_dlpack: expected, for copy=False, an array on {target}, got one on "
+            f"{origin}; leave out copy or device"
+        )
+    if copy or target != origin:
+        data = to_buffer(data, device=target)
+    return wrap(data)

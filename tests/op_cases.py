@@ -105,6 +105,11 @@ def _binary(positive=False, flags=False):
     return [(both,) for both in arrays]
 
 
+def _shifts():
+    shapes = [((2, 3), (2, 3)), ((3,), (2, 1)), ((), (2,))]
+    return [((integers(a, 90), integers(b, 4)),) for a, b in shapes]
+
+
 def _reduction():
     x = draw((2, 3, 4))
     axes = [None, 1, -1, (0, 2), (2, -3), ()]
@@ -154,6 +159,7 @@ ROWS = {
         [name for name in OPS if name.startswith(("bitwise", "logical"))],
         _binary(flags=True),
     ),
+    **dict.fromkeys(("left_shift", "right_shift"), _shifts()),
     "logical_not": [((draw((2, 3)) > 0,),)],
     "invert": [((draw((2, 3)) > 0,),)],
     "power": [

@@ -29,7 +29,7 @@ FLOORS = {
         "ops.normalization ops.losses ops.attention ops.arranging ops.clipping "
         "ops.dropout ops.pooling ops.padding ops.joining "
     ),
-    8: "ops linalg",
+    8: "ops linalg array_api",
     9: "operators backward debug rows formulas",
     10: "gradient_tape gradients custom_gradients forward",
     11: "function derivatives",

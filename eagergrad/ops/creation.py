@@ -11,9 +11,10 @@ import numpy as np
 
 from ..device import Device, device_of, resolve
 from ..errors import DTypeError, ShapeError
-from ..operands import holds_tensor, operand
+from ..operands import SCALARS, holds_tensor, operand
 from ..tensor import INEXACT, Tensor, Variable, to_buffer, wrap
-from .elementwise import astype, identity, to
+from .elementwise import astype, identity, settled, subtract, to
+from .reductions import _floating
 
 Shape = int | Sequence[int]
 
@@ -29,22 +30,33 @@ def tensor(data: Any, dtype: Any = None, device: Device | str | None = None) -> 
     """
     if not holds_tensor(data):
         return wrap(to_buffer(data, dtype, device))
-    return _converted(operand(data, "tensor"), dtype, device)
+    x = _converted(operand(data, "tensor"), dtype, device)
+    shared = isinstance(data, Tensor) and x._data is data._data
+    return settled(x, data, shared or None, "tensor")
 
 
-def asarray(data: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
+def asarray(
+    data: Any,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
     """A Tensor of the data that shares its memory where it can.
 
     Writing to the shared array afterwards changes the Tensor, and gradients with it.
+    With ``copy=True`` nothing is shared, and with ``copy=False`` data that must be
+    copied raise ValueError.
 
     >>> asarray(np.ones(2)).dtype
     dtype('float64')
     """
     if not holds_tensor(data):
-        return wrap(to_buffer(data, dtype, device, copy=None))
-    if isinstance(data, Tensor) and type(data) is Tensor and dtype is device is None:
-        return data
-    return _converted(operand(data, "asarray"), dtype, device)
+        x = wrap(to_buffer(data, dtype, device, None, "asarray"))
+    elif type(data) is Tensor and dtype is device is None:
+        x = data
+    else:
+        x = _converted(operand(data, "asarray"), dtype, device)
+    return settled(x, data, copy, "asarray")
 
 
 def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
@@ -96,25 +108,23 @@ def _made(
 
 
 def zeros(
-    shape: Shape, dtype: Any = np.float32, device: Device | str | None = None
+    shape: Shape, dtype: Any = None, device: Device | str | None = None
 ) -> Tensor:
-    """A tensor of zeros.
+    """A tensor of zeros; float32 unless a dtype is given.
 
     >>> zeros(2).tolist()
     [0.0, 0.0]
     """
-    return full(shape, 0, dtype, device)
+    return full(shape, 0, np.float32 if dtype is None else dtype, device)
 
 
-def ones(
-    shape: Shape, dtype: Any = np.float32, device: Device | str | None = None
-) -> Tensor:
-    """A tensor of ones.
+def ones(shape: Shape, dtype: Any = None, device: Device | str | None = None) -> Tensor:
+    """A tensor of ones; float32 unless a dtype is given.
 
     >>> ones((1, 2)).tolist()
     [[1.0, 1.0]]
     """
-    return full(shape, 1, dtype, device)
+    return full(shape, 1, np.float32 if dtype is None else dtype, device)
 
 
 def full(
@@ -139,36 +149,41 @@ def full(
         return wrap(target.backend.xp.broadcast_to(value, lengths).copy())
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Tensor:
-    """Zeros of the shape, dtype and device of x.
+def zeros_like(x: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
+    """Zeros of the shape, and unless given the dtype and device, of x.
 
     >>> zeros_like(tensor([1, 2])).tolist()
     [0, 0]
     """
-    return _like(x, 0, dtype)
+    return full_like(x, 0, dtype, device)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Tensor:
-    """Ones of the shape, dtype and device of x.
+def ones_like(x: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
+    """Ones of the shape, and unless given the dtype and device, of x.
 
     >>> ones_like(tensor([1, 2])).tolist()
     [1, 1]
     """
-    return _like(x, 1, dtype)
+    return full_like(x, 1, dtype, device)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """One value in the shape, dtype and on the device of x.
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """One value in the shape, and unless given the dtype and device, of x.
 
     >>> full_like(tensor([1, 2]), 3).tolist()
     [3, 3]
     """
-    return _like(x, fill_value, dtype)
-
-
-def _like(x: Any, value: Any, dtype: Any) -> Tensor:
     x = operand(x)
-    return full(x.shape, value, dtype or x.dtype, device_of(x._data))
+    return full(x.shape, fill_value, dtype or x.dtype, device or device_of(x._data))
+
+
+# No Tensor is written to, so memory left as it was found would be of no use.
+empty, empty_like = zeros, zeros_like
 
 
 def arange(
@@ -191,16 +206,44 @@ def arange(
     return _made(lambda xp: xp.arange(start, stop, step, dtype), device, dtype)
 
 
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """``num`` evenly spaced values from start to stop, with or without the latter.
+
+    float32 or complex64 for Python's numbers; arrays keep their dtype.  Tensors as
+    start and stop have gradients; their axes come after that of the values.
+
+    >>> linspace(0.0, 1.0, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    if {type(start), type(stop)} <= SCALARS:
+        made = np.linspace(start, stop, num, endpoint)
+        short = np.complex64 if made.dtype.kind == "c" else np.float32
+        return wrap(to_buffer(made, short if dtype is None else dtype, device))
+    span = _floating(subtract(stop, start), "linspace")
+    t = np.linspace(0.0, 1.0, num, endpoint).reshape((-1,) + (1,) * span.ndim)
+    part: Any = wrap(to_buffer(t, span.dtype, span.device))
+    y: Any = start * (1.0 - part) + stop * part  # exact at both ends
+    return y if dtype is device is None else _converted(y, dtype, device)
+
+
 def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = np.float32,
+    dtype: Any = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """A matrix (n, m) with ones on the k-th diagonal.
+    """A matrix (n, m) with ones on the k-th diagonal; float32 unless a dtype is given.
 
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    dtype = np.float32 if dtype is None else dtype
     return _made(lambda xp: xp.eye(n, m, k, dtype), device, dtype)

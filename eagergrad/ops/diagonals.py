@@ -73,9 +73,12 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return sum(diagonal(x, offset, axis1, axis2), -1)
 
 
-def matrix_trace(x: Any, offset: int = 0) -> Any:
-    """The sum of the diagonal in the last two axes: (..., n, m) -> (...)."""
-    return trace(x, offset, -2, -1)
+def matrix_trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Any:
+    """The sum of the diagonal in the last two axes: (..., n, m) -> (...).
+
+    With ``dtype`` the elements are cast to it first.
+    """
+    return sum(matrix_diagonal(x, offset), -1, dtype=dtype)
 
 
 def matrix_diagonal(x: Any, offset: int = 0) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..device import device_of, resolve
+from ..device import backend_of, device_of, resolve
+from ..errors import ShapeError
 from ..operands import operand, operands
 from ..primitive import constant, elementwise, linear
 from ..tape import active, left
@@ -107,6 +108,8 @@ def power(a: Any, b: Any) -> Any:
     return _power(a, b)
 
 
+pow = power
+
 square = elementwise("square", d=lambda g, x: g * (2.0 * x))
 sqrt = elementwise("sqrt", d=lambda g, y: quotient(0.5 * g, y), domain=(0.1, 4.0))
 
@@ -127,9 +130,14 @@ rint = constant("rint", 1)
 def round(x: Any, decimals: int = 0) -> Any:
     """Round to a number of decimals, halves to even; no gradient.
 
+    Integers stay as they are, unless decimals are negative: then they become float32.
+
     >>> round(tensor([1.25, 2.5]), 1).tolist()
     [1.2000000476837158, 2.5]
     """
+    x = operand(x, "round")
+    if x.dtype.kind in "iu" and decimals >= 0:
+        return x
     if not decimals:
         return rint(x)
     scale = 10.0**decimals
@@ -253,7 +261,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     [0.0, 0.5, 1.0]
     """
     if min is None:
-        return x if max is None else minimum(x, max)
+        return operand(x, "clip") if max is None else minimum(x, max)
     if max is None:
         return maximum(x, min)
     if not isinstance(x, Tensor) or x.dtype.kind in "biu":
@@ -301,6 +309,10 @@ bitwise_and = constant("bitwise_and")
 bitwise_or = constant("bitwise_or")
 bitwise_xor = constant("bitwise_xor")
 invert = constant("invert", 1)
+left_shift = constant("left_shift", doc="The bits of a moved b places to the left.")
+right_shift = constant("right_shift", doc="The bits of a moved b places to the right.")
+bitwise_invert = invert  # the Array API's names
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 isnan = constant("isnan", 1)
 isinf = constant("isinf", 1)
 isfinite = constant("isfinite", 1)
@@ -329,21 +341,46 @@ _astype_op = linear(
 )
 
 
-def astype(x: Any, dtype: Any) -> Tensor:
+def astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Tensor:
     """Cast to another dtype; the gradient comes back in the dtype of x.
 
-    Casting to an integer dtype ends the path of gradients.
+    Casting to an integer dtype ends the path of gradients.  With ``copy=False`` an x
+    that has the dtype is returned as it is.  With ``device`` the result moves there.
 
     >>> astype(tensor([1.5]), "int64").tolist()
     [1]
     """
     x = operand(x, "astype")
     dtype = np.dtype(dtype)
+    if device is not None:
+        x = to(x, device)
+    if not copy and x.dtype == dtype:
+        return x  # type: ignore[no-any-return]
     if dtype.kind in "biu":
         if x._node is not None and active():
             left(x, f"a cast to {dtype}")
         return wrap(x._data.astype(dtype))
     return _astype_op(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
+
+
+def settled(y: Tensor, source: Any, copy: bool | None, name: str) -> Tensor:
+    """y with memory of its own for ``copy=True``, that of its source for False."""
+    if copy is None:
+        return y
+    if copy:
+        out: Tensor = identity(y)
+        out._data = out._data.copy()
+        return out
+    given = source._data if isinstance(source, Tensor) else source
+    xp = backend_of(y._data).xp
+    if not isinstance(given, type(y._data)) or (
+        given.size and not xp.may_share_memory(given, y._data)
+    ):
+        raise ShapeError(
+            f"{name}: expected, for copy=False, an array whose memory can be shared, "
+            f"got {type(source).__name__}; leave out copy"
+        )
+    return y
 
 
 def _moved(xp: Any, x: Any, target: Any, origin: Any) -> Any:

@@ -353,22 +353,22 @@ def _rolled(x: Any, axes: Any, start: Any, name: str) -> Any:
     return x
 
 
-def fftfreq(n: int, d: float = 1.0) -> Any:
-    """The frequencies of the elements of ``fft`` for samples at a distance d; float32.
+def fftfreq(n: int, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the elements of ``fft`` for samples at a distance d.
 
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    return asarray(np.fft.fftfreq(n, d).astype(np.float32))
+    return asarray(np.fft.fftfreq(n, d), dtype or np.float32, device)
 
 
-def rfftfreq(n: int, d: float = 1.0) -> Any:
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of the elements of ``rfft``.
 
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    return asarray(np.fft.rfftfreq(n, d).astype(np.float32))
+    return asarray(np.fft.rfftfreq(n, d), dtype or np.float32, device)
 
 
 __all__ = [

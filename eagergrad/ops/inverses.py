@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
+from ..operands import operand
 from ..primitive import primitive
 from .diagonals import _diagonal, _onto_diagonal, _tril, _triu
 from .elementwise import (
@@ -166,17 +167,22 @@ def _pinv_rule(g: Any, x: Any, y: Any) -> Any:
     return _conj(one + two) - matmul(_t(y), matmul(g, _t(y)))
 
 
-def pinv(a: Any, rcond: float | None = None) -> Any:
+def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Any:
     """The Moore-Penrose inverse: (..., n, m) -> (..., m, n).
 
     Singular values below ``rcond`` times the largest count as 0; the gradient is that
-    at constant rank.  ``rcond`` is max(n, m) times the rounding unit if not given.
+    at constant rank.  ``rcond``, also called ``rtol``, is a number or one for each
+    matrix, (...), by default max(n, m) times the rounding unit.
 
     >>> pinv(tensor([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
     a = _matrix(a, "pinv")
-    return _pinv(a, _tolerance(a) if rcond is None else float(rcond))
+    rcond = rcond if rtol is None else rtol
+    if rcond is None:
+        return _pinv(a, _tolerance(a))
+    one = isinstance(rcond, (int, float))
+    return _pinv(a, float(rcond) if one else operand(rcond, "pinv")._data)
 
 
 def _tolerance(x: Any) -> float:

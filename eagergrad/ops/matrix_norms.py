@@ -175,10 +175,11 @@ def cond(x: Any, p: Any = None) -> Any:
     return matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
 
 
-def matrix_rank(A: Any, tol: Any = None) -> Any:
+def matrix_rank(A: Any, tol: Any = None, *, rtol: Any = None) -> Any:
     """The number of singular values above ``tol``; int64, no gradient.
 
-    ``tol`` is the largest one times max(n, m) times the rounding unit if not given.
+    ``tol`` is ``rtol`` times the largest of them if not given, and ``rtol`` max(n, m)
+    times the rounding unit.
 
     >>> matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
     1
@@ -187,9 +188,12 @@ def matrix_rank(A: Any, tol: Any = None) -> Any:
     if x.ndim < 2:
         return astype(any(not_equal(x, 0.0)), np.int64)
     s = svdvals(x)
-    if tol is None:
-        tol = max(s, -1, True) * _tolerance(x)
-    else:
+    relative = tol is None
+    if relative:
+        tol = _tolerance(x) if rtol is None else rtol
+    if not isinstance(tol, (int, float)):
         tol = operand(tol, "matrix_rank")
         tol = reshape(tol, (*tol.shape, 1))
+    if relative:
+        tol = tol * max(s, -1, True)
     return sum(astype(s > tol, np.int64), -1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..operands import operand
 from ..primitive import linear, primitive
-from .elementwise import _astype_op, _where, exp
+from .elementwise import _astype_op, _where, astype, exp
 from .shapes import _broadcast_to, reshape
 
 Axis = int | tuple[int, ...] | None
@@ -59,12 +59,15 @@ _sum = linear(
 )
 
 
-def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def sum(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Any:
     """Sum over the given axes, or over all.  Half types accumulate in float32.
+
+    With ``dtype`` x is cast to it first.
 
     >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
+    x = x if dtype is None else astype(x, dtype)
     return _sum(x, _normal(axis), keepdims)
 
 

@@ -11,6 +11,7 @@ from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
 from ..tensor import Tensor
+from .creation import full
 from .elementwise import _astype_op, _product, _where, astype, exp, product
 from .gathering import take_along_axis
 from .reductions import _floating, is_half, sum
@@ -47,6 +48,48 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     [1.0, 3.0, 6.0]
     """
     return _cumsum(*_laid(x, axis, "cumsum"), False)
+
+
+def _cumulative(
+    scan: Any, initial: int, x: Any, axis: int | None, dtype: Any, include_initial: bool
+) -> Any:
+    """A scan as the Array API has it."""
+    name = "cumulative_sum" if scan is cumsum else "cumulative_prod"
+    x = operand(x, name)
+    if axis is None and x.ndim != 1:
+        raise ShapeError(f"{name}: expected an axis for an x of {x.shape}, got None")
+    axis = 0 if axis is None else _axis(axis, x.ndim, name)
+    y = scan(x if dtype is None else astype(x, dtype), axis)
+    if not include_initial:
+        return y
+    shape = (*y.shape[:axis], 1, *y.shape[axis + 1 :])
+    return concatenate([full(shape, initial, y.dtype, y.device), y], axis)
+
+
+def cumulative_sum(
+    x: Any, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Sums so far along an axis, which only an x of one axis may leave out.
+
+    ``dtype`` casts x first, and ``include_initial`` puts a 0 before the first sum.
+
+    >>> cumulative_sum(tensor([1.0, 2.0, 3.0]), include_initial=True).tolist()
+    [0.0, 1.0, 3.0, 6.0]
+    """
+    return _cumulative(cumsum, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Any, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Products so far along an axis, which only an x of one axis may leave out.
+
+    ``dtype`` casts x first, and ``include_initial`` puts a 1 before the first product.
+
+    >>> cumulative_prod(tensor([1.0, 2.0, 3.0]), include_initial=True).tolist()
+    [1.0, 1.0, 2.0, 6.0]
+    """
+    return _cumulative(cumprod, 1, x, axis, dtype, include_initial)
 
 
 # ------------------------------------------------------------- linear recurrences

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
+from .elementwise import settled
 
 _reshape = linear(
     "reshape",
@@ -19,13 +20,17 @@ _reshape = linear(
 )
 
 
-def reshape(x: Any, shape: int | Sequence[int]) -> Any:
+def reshape(x: Any, shape: int | Sequence[int], copy: bool | None = None) -> Any:
     """The same elements in another shape; one length may be -1.
+
+    A view where strides allow it.  With ``copy=True`` it never is one, and with
+    ``copy=False`` elements that must be copied raise ValueError.
 
     >>> reshape(tensor([1.0, 2.0, 3.0, 4.0]), (2, -1)).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    return _reshape(x, _lengths(shape))
+    y = _reshape(x, _lengths(shape))
+    return y if copy is None else settled(y, x, copy, "reshape")
 
 
 _transpose = linear(
@@ -163,6 +168,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
         return _concatenate([ravel(x) for x in arrays], 0)
     return _concatenate(arrays, axis)
 
+
+concat = concatenate
 
 _stack = linear(
     "stack",

@@ -6,7 +6,7 @@ elements get the gradients of different places, in their order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from ..operands import operand
@@ -14,7 +14,7 @@ from ..primitive import primitive
 from ..tensor import Tensor, wrap
 from .gathering import _pick, axis_of
 from .indexing import _getitem, take
-from .shapes import ravel
+from .shapes import ravel, reshape
 
 
 @primitive(constant=True)
@@ -40,28 +40,45 @@ def _laid(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
     return x, axis_of(axis, x.ndim, name)
 
 
-def argsort(x: Any, axis: int | None = -1) -> Any:
-    """The indices that sort along an axis, in stable order; int64, no gradient.
+def _order(x: Any, axis: int, descending: bool) -> Any:
+    """The indices that sort; falling order is found from the end, to be stable."""
+    if not descending:
+        return _argsort(x, axis)._data
+    back = (slice(None),) * axis + (slice(None, None, -1),)
+    return (x.shape[axis] - 1) - _argsort(wrap(x._data[back]), axis)._data[back]
+
+
+def argsort(
+    x: Any, axis: int | None = -1, descending: bool = False, stable: bool = True
+) -> Any:
+    """The indices that sort along an axis; int64, no gradient.
+
+    The order is stable whatever ``stable`` says; in falling order nan comes first.
 
     >>> argsort(tensor([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
     x, axis = _laid(x, axis, "argsort")
-    return _argsort(x, axis)
+    return wrap(_order(x, axis, descending))
 
 
-def sort(x: Any, axis: int | None = -1) -> Any:
-    """Sort along an axis, ascending, nan last; ``axis=None`` sorts all, flattened.
+def sort(
+    x: Any, axis: int | None = -1, descending: bool = False, stable: bool = True
+) -> Any:
+    """Sort along an axis, nan last; ``axis=None`` sorts all, flattened.
 
-    The gradient is put back in the places of the elements; equal ones keep their order.
+    The gradient is put back in the places of the elements; equal ones keep their order,
+    whatever ``stable`` says.  In falling order nan comes first.
 
     >>> sort(tensor([3.0, 1.0, 2.0])).tolist()
     [1.0, 2.0, 3.0]
     """
     x, axis = _laid(x, axis, "sort")
     if x._node is None:  # ten times the speed of sorting indices
-        return wrap(x.device.backend.xp.sort(x._data, axis=axis))
-    return _pick(x, _argsort(x, axis)._data, axis)
+        y = x.device.backend.xp.sort(x._data, axis=axis)
+        back = (slice(None),) * axis + (slice(None, None, -1),)
+        return wrap(y[back] if descending else y)
+    return _pick(x, _order(x, axis, descending), axis)
 
 
 def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
@@ -102,14 +119,8 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any
     length = x.shape[axis]
     if not 0 <= k <= length:
         raise ShapeError(f"topk: expected k in [0, {length}], got {k}, for {x.shape}")
-    before = (slice(None),) * axis
-    back = (*before, slice(None, None, -1))
-    head = (*before, slice(0, k))
-    if largest:  # sorted from the end, so that equal ones keep their order
-        order = (length - 1) - _argsort(wrap(x._data[back]), axis)._data[back]
-    else:
-        order = _argsort(x, axis)._data
-    indices = order[head].copy()
+    head = (slice(None),) * axis + (slice(0, k),)
+    indices = _order(x, axis, largest)[head].copy()
     return _pick(x, indices, axis), wrap(indices)
 
 
@@ -135,11 +146,13 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
     axis: int | None = None,
+    equal_nan: bool = True,
 ) -> Any:
     """The different elements, sorted, of x flattened; or the different slices.
 
     The gradient of a value goes to the first element that has it.  On request also the
     index of each one's first, where each element is among them, and how many there are.
+    With ``equal_nan=False`` each nan is different from the others.
 
     >>> unique(tensor([3.0, 1.0, 3.0])).tolist()
     [1.0, 3.0]
@@ -147,13 +160,85 @@ def unique(
     x = operand(x, "unique")
     xp = x.device.backend.xp
     _, index, inverse, counts = xp.unique(
-        x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        x._data,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=axis,
+        equal_nan=equal_nan,
     )
     values = _getitem(ravel(x), index) if axis is None else take(x, index, axis)
     asked = (return_index, return_inverse, return_counts)
     parts = zip(asked, (index, inverse, counts), strict=True)
     extra = [wrap(part) for wanted, part in parts if wanted]
     return (values, *extra) if extra else values
+
+
+class UniqueAllResult(NamedTuple):
+    """What ``unique_all`` returns."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCountsResult(NamedTuple):
+    """What ``unique_counts`` returns."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverseResult(NamedTuple):
+    """What ``unique_inverse`` returns."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any) -> UniqueAllResult:
+    """The different elements, sorted, each nan for itself; and what is known of them.
+
+    That is the index of each one's first in x flattened, for each element of x, in its
+    shape, which of them it is, and how often each is there.
+
+    >>> unique_all(tensor([3.0, 1.0, 3.0])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    x = operand(x, "unique_all")
+    values, index, inverse, counts = unique(x, True, True, True, equal_nan=False)
+    return UniqueAllResult(values, index, reshape(inverse, x.shape), counts)
+
+
+def unique_counts(x: Any) -> UniqueCountsResult:
+    """The different elements, as of ``unique_all``, and how often each is there.
+
+    >>> unique_counts(tensor([3.0, 1.0, 3.0])).counts.tolist()
+    [1, 2]
+    """
+    found = unique_all(x)
+    return UniqueCountsResult(found.values, found.counts)
+
+
+def unique_inverse(x: Any) -> UniqueInverseResult:
+    """The different elements, as of ``unique_all``, and which of them each of x is.
+
+    >>> values, inverse = unique_inverse(tensor([3.0, 1.0, 3.0]))
+    >>> values[inverse].tolist()
+    [3.0, 1.0, 3.0]
+    """
+    found = unique_all(x)
+    return UniqueInverseResult(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any) -> Any:
+    """The different elements, sorted, each nan for itself.
+
+    >>> unique_values(tensor([3.0, 1.0, 3.0])).tolist()
+    [1.0, 3.0]
+    """
+    return unique(x, equal_nan=False)
 
 
 def nonzero(x: Any) -> tuple[Tensor, ...]:

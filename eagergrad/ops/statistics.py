@@ -84,15 +84,18 @@ def _joined(x: Any, axes: tuple[int, ...]) -> tuple[Any, int]:
     return reshape(x, (*x.shape[: len(rest)], length)), len(rest)
 
 
-def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def prod(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None
+) -> Any:
     """Multiply over the given axes, or over all; 1 for no elements.
 
-    The gradient is right with zeros among the factors.  Half types use float32.
+    The gradient is right with zeros among the factors.  Half types use float32.  With
+    ``dtype`` x is cast to it first.
 
     >>> prod(tensor([2.0, 3.0, 4.0])).item()
     24.0
     """
-    x = _array(x)
+    x = _array(x) if dtype is None else astype(x, dtype)
     axes = _axes(axis, x.ndim, "prod")
     y = _prod(*_joined(x, axes)) if axes or axis is None else x
     return reshape(y, _reduced(x.shape, axes, True)) if keepdims else y
@@ -127,14 +130,33 @@ def _over(total: Any, count: float) -> Any:
     return total / count if count > 0 else total / 0.0
 
 
-def var(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def _freedom(ddof: float, correction: float | None, name: str) -> float:
+    """What to take off the count, by NumPy's name or by the Array API's."""
+    if correction is None:
+        return ddof
+    if ddof:
+        raise ShapeError(
+            f"{name}: expected ddof or correction, got both: {ddof} and {correction}"
+        )
+    return correction
+
+
+def var(
+    x: Any,
+    axis: Axis = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
     """The variance: sum(|x - mean(x)|^2) / (n - ddof) over the axes.
 
-    nan or inf where n <= ddof.  Half types use float32.
+    nan or inf where n <= ddof, also called ``correction``.  Half types use float32.
 
     >>> var(tensor([1.0, 2.0, 3.0]), ddof=1).item()
     1.0
     """
+    ddof = _freedom(ddof, correction, "var")
     x, dtype = _wide(x)
     axes = _axes(axis, x.ndim, "var")
     if not _count(x.shape, axes):
@@ -143,14 +165,23 @@ def var(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> A
     return _back(_over(total, _count(x.shape, axes) - ddof), dtype)
 
 
-def std(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def std(
+    x: Any,
+    axis: Axis = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
     """The standard deviation: sqrt(sum(|x - mean(x)|^2) / (n - ddof)).
 
-    The gradient at equal values is 0.  nan or inf where n <= ddof.
+    The gradient at equal values is 0.  nan or inf where n <= ddof, also called
+    ``correction``.
 
     >>> std(tensor([1.0, 2.0, 3.0]), ddof=1).item()
     1.0
     """
+    ddof = _freedom(ddof, correction, "std")
     x, dtype = _wide(x)
     axes = _axes(axis, x.ndim, "std")
     if not _count(x.shape, axes):
