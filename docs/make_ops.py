@@ -35,7 +35,8 @@ def families():
     ]
     known = {}
     for prefix, holder in holders:
-        for name, value in vars(holder).items():
+        for name in getattr(holder, "__all__", vars(holder)):
+            value = getattr(holder, name)
             if callable(value) and not name.startswith("_"):
                 known.setdefault(id(value), []).append(prefix + name)
     for _, module_name, _ in pkgutil.iter_modules(

@@ -100,7 +100,7 @@ class Op:
         self.numpy = numpy  # a faster forward for NumPy's buffers, without xp
         self.arrays = arrays  # one name, ending in "*", for a list of arrays
         self.params = params
-        self.domain = domain  # where the op is real and smooth: a sampler for tests
+        self.domain = domain  # an interval, or one per array, for tests to draw from
         self.arity = len(arrays)
         self.impl = ByBuffer(self._implementation)
         self.lowered = ByBuffer(self._lowered_rules)
@@ -266,7 +266,9 @@ def elementwise(
 
     ``d`` is one rule, or one per argument, None for an argument that has no gradient.
     ``forward(xp, ...)`` defaults to the array module's function of that name;
-    ``numpy(...)``, if given, is a faster one for NumPy's buffers.
+    ``numpy(...)``, if given, is a faster one for NumPy's buffers.  ``domain`` is an
+    interval in which the op is real and smooth, or one for each array, if it is not
+    finite on the whole line: the tests draw from it.
     """
     count = len(d) if isinstance(d, tuple) else 1
     names = _array_names(forward) if forward else ("x",) if count == 1 else ("a", "b")
@@ -289,12 +291,11 @@ def linear(
     name: str,
     transpose: Rule,
     forward: Callable[..., Any],
-    domain: Any = None,
     numpy: Callable[..., Any] | None = None,
 ) -> Any:
     """Declare an op that is linear in its one array argument; its JVP is itself."""
     arrays, params = _signature(forward)
-    op = Op(name, "linear", forward, arrays, params, domain, numpy)
+    op = Op(name, "linear", forward, arrays, params, numpy=numpy)
     op.set_rules((transpose,), joint=arrays[0].endswith("*"))
     return _published(op, op.entry, "")
 
@@ -329,7 +330,6 @@ def primitive(
     constant: bool = False,
     keeps: bool = False,
     several: bool = False,
-    domain: Any = None,
     numpy: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare an op by its forward function ``f(xp, *arrays, *params)``.
@@ -347,7 +347,7 @@ def primitive(
             params = (*params, "kept")
         form = "constant" if constant else "primitive"
         name = forward.__name__.strip("_")
-        op = Op(name, form, forward, names, params, domain, numpy, several)
+        op = Op(name, form, forward, names, params, numpy=numpy, several=several)
         entry: Any = _published(op, op.entry, forward.__doc__ or "")
 
         def vjp(rule: Rule) -> Rule:

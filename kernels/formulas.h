@@ -193,6 +193,29 @@ struct tanh_dx {
   }
 };
 
+struct sigmoid_slope {
+  template <class T> EG_FN T operator()(T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const T t3 = T(1.0) + t2;
+    const T t4 = t3 * t3;
+    const T t5 = t2 / t4;
+    return t5;
+  }
+};
+
+struct sigmoid_slope_dx {
+  template <class T> EG_FN T operator()(T g, T x, T y) const {
+    const T t0 = -g;
+    const T t1 = T(0.5) * x;
+    const T t2 = tanh(t1);
+    const T t3 = y * t2;
+    const T t4 = t0 * t3;
+    return t4;
+  }
+};
+
 struct sigmoid {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = abs(x);
@@ -207,11 +230,15 @@ struct sigmoid {
 };
 
 struct sigmoid_dx {
-  template <class T> EG_FN T operator()(T g, T y) const {
-    const T t0 = T(1.0) - y;
-    const T t1 = y * t0;
-    const T t2 = g * t1;
-    return t2;
+  template <class T> EG_FN T operator()(T g, T x) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const T t3 = T(1.0) + t2;
+    const T t4 = t3 * t3;
+    const T t5 = t2 / t4;
+    const T t6 = g * t5;
+    return t6;
   }
 };
 
@@ -557,42 +584,6 @@ struct logit_dx {
     const T t5 = t0 ? T(0.0) : t4;
     const T t6 = t2 + t5;
     return t6;
-  }
-};
-
-struct expit {
-  template <class T> EG_FN T operator()(T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = t3 ? T(1.0) : t2;
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
-    return t6;
-  }
-};
-
-struct expit_dx {
-  template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = t3 ? T(1.0) : t2;
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
-    const T t7 = -x;
-    const T t8 = abs(t7);
-    const T t9 = -t8;
-    const T t10 = exp(t9);
-    const bool t11 = t7 >= T(0.0);
-    const T t12 = t11 ? T(1.0) : t10;
-    const T t13 = T(1.0) + t10;
-    const T t14 = t12 / t13;
-    const T t15 = t6 * t14;
-    const T t16 = g * t15;
-    return t16;
   }
 };
 
@@ -1684,6 +1675,8 @@ struct heaviside_db {
   X(sin_dx, 2) \
   X(cos_dx, 2) \
   X(tanh_dx, 2) \
+  X(sigmoid_slope, 1) \
+  X(sigmoid_slope_dx, 3) \
   X(sigmoid, 1) \
   X(sigmoid_dx, 2) \
   X(softplus, 1) \
@@ -1708,8 +1701,6 @@ struct heaviside_db {
   X(ndtri_dx, 2) \
   X(logit, 1) \
   X(logit_dx, 2) \
-  X(expit, 1) \
-  X(expit_dx, 2) \
   X(xlogy, 2) \
   X(xlogy_da, 2) \
   X(xlogy_db, 3) \
@@ -1786,6 +1777,8 @@ struct heaviside_db {
   X(log_dx, 2) \
   X(log1p_dx, 2) \
   X(tanh_dx, 2) \
+  X(sigmoid_slope, 1) \
+  X(sigmoid_slope_dx, 3) \
   X(sigmoid, 1) \
   X(sigmoid_dx, 2) \
   X(softplus, 1) \
@@ -1809,8 +1802,6 @@ struct heaviside_db {
   X(ndtr_dx, 2) \
   X(ndtri_dx, 2) \
   X(logit_dx, 2) \
-  X(expit, 1) \
-  X(expit_dx, 2) \
   X(xlogy, 2) \
   X(xlogy_da, 2) \
   X(xlogy_db, 3) \

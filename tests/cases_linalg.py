@@ -64,6 +64,11 @@ ROWS = {
     "pinv": [((tall(4, 2),), 1e-10), ((WIDE,), 1e-10), ((tall(2, 3, 2),), 1e-10)],
     "det": SQUARE,
     "cofactors": SQUARE[1:],
+    "cofactor_slope": [
+        ((regular(3), draw(3, 3)),),
+        ((regular(2, 2), draw(2, 2, 2)),),
+        ((np.array([[0.7]]), np.array([[0.3]])),),
+    ],
     "slogdet": SQUARE,
     "cholesky": [((definite(3),),), ((np.stack([definite(2), 2 * definite(2)]),),)],
     "qr": [((tall(4, 2),),), ((regular(2, 2),),)],
@@ -103,6 +108,14 @@ def _cofactors(x):
     return np.linalg.det(x)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
 
 
+def _cofactor_slope(x, g):
+    """By the derivative of det(x) inv(x)^T."""
+    w = np.linalg.inv(x).swapaxes(-1, -2)
+    along = (w * g).sum((-1, -2), keepdims=True)
+    slope = along * w - w @ g.swapaxes(-1, -2) @ w
+    return np.linalg.det(x)[..., None, None] * slope
+
+
 REFERENCES = {
     "contract": lambda a, b, spec: np.einsum(a, spec[0], b, spec[1], spec[2]),
     "diagonal": np.diagonal,
@@ -112,6 +125,7 @@ REFERENCES = {
     "pinv": np.linalg.pinv,
     "det": np.linalg.det,
     "cofactors": _cofactors,
+    "cofactor_slope": _cofactor_slope,
     "slogdet": lambda x: _joined(np.linalg.slogdet(x)),
     "cholesky": np.linalg.cholesky,
     "qr": lambda x: _joined(np.linalg.qr(x)),

@@ -1,8 +1,9 @@
 """How to call each op of the registry: what the tests of all ops loop over.
 
-An op of one array and no parameters needs no row here: it is called on one plain array
-from the domain it declares.  Every other op has a list of calls, at points where it is
-smooth; ``test_ops.py`` fails for an op that has none.
+An elementwise op of one or two arrays needs no row here: it is called on numbers drawn
+from the domain that its own row declares, or from ``DOMAIN`` if it is smooth on the
+whole line.  A row adds calls; every other op has one, at points where it is smooth.
+``test_ops.py`` fails for an op that has no call, or no domain though it needs one.
 """
 
 from importlib import import_module
@@ -87,22 +88,54 @@ def integers(shape, stop):
     return np.random.default_rng(0).permutation(values).reshape(shape)
 
 
-def pair(*shapes):
+def pair(*shapes, domains=None):
     """Arrays of these shapes without equal or nearly equal elements."""
     sizes = [int(np.prod(shape)) for shape in shapes]
-    pieces = np.split(draw((sum(sizes),)), np.cumsum(sizes)[:-1])
-    return tuple(x.reshape(s) for x, s in zip(pieces, shapes, strict=True))
+    pieces = np.split(draw((sum(sizes),), 0, 1), np.cumsum(sizes)[:-1])
+    return tuple(
+        low + (high - low) * x.reshape(shape)
+        for x, shape, (low, high) in zip(
+            pieces, shapes, domains or [DOMAIN] * len(shapes), strict=True
+        )
+    )
 
 
-def _binary(positive=False, flags=False):
-    """Two arrays: of one shape, and broadcast in each way."""
-    shapes = [((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((2, 1), (1, 3))]
-    arrays = [pair(*both) for both in shapes]
-    if positive:
-        arrays = [tuple(np.abs(x) + 0.3 for x in both) for both in arrays]
-    if flags:
-        arrays = [tuple(x > 0 for x in both) for both in arrays]
-    return [(both,) for both in arrays]
+# One array; two of one shape, and broadcast in each way.
+PLAIN_SHAPES = {
+    1: [((2, 3),), ((),)],
+    2: [((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((2, 1), (1, 3))],
+}
+
+
+def is_plain(op):
+    """Whether an op takes one or two arrays of any numbers, element by element."""
+    return (
+        op.form in ("elementwise", "constant")
+        and op.arity in PLAIN_SHAPES
+        and not op.params
+        and op.name not in FLAGS + SHIFTS
+    )
+
+
+def domains(op):
+    """The interval that each array of a plain op is drawn from."""
+    domain = op.domain or DOMAIN
+    return domain if isinstance(domain[0], tuple) else (domain,) * op.arity
+
+
+def plain(op):
+    """Calls of a plain op on numbers from its domain."""
+    return [(pair(*s, domains=domains(op)),) for s in PLAIN_SHAPES[op.arity]]
+
+
+# Bits are those of integers and flags.
+FLAGS = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
+SHIFTS = ("left_shift", "right_shift")
+
+
+def _flags(op):
+    """Calls on flags instead of numbers."""
+    return [(tuple(x > 0 for x in pair(*s)),) for s in PLAIN_SHAPES[op.arity]]
 
 
 def _shifts():
@@ -152,26 +185,17 @@ ROWS = {
         ((draw((2, 4)),), [2], 1),
         ((draw((2, 0)),), [1], 0),
     ],
-    **dict.fromkeys(
-        [name for name, op in OPS.items() if op.arrays == ("a", "b")], _binary()
-    ),
-    **dict.fromkeys(
-        [name for name in OPS if name.startswith(("bitwise", "logical"))],
-        _binary(flags=True),
-    ),
-    **dict.fromkeys(("left_shift", "right_shift"), _shifts()),
-    "logical_not": [((draw((2, 3)) > 0,),)],
-    "invert": [((draw((2, 3)) > 0,),)],
-    "power": [
-        *_binary(positive=True),
-        ((np.array([-1.5, -0.5, 2.0]), np.array([2, 3, 0])),),
-    ],
-    "remainder": [
-        *_binary(positive=True),
-        ((np.array([5.3, -5.3, 2.2]), np.array([1.7, 1.7, -0.9])),),
-    ],
-    "reciprocal": [((np.array([[0.5, -0.4], [1.5, -2.0]]),),), ((np.array(0.3),),)],
-    "gate": [(pair((2, 3), (2, 3)),), (pair((3,), (2, 1)),)],
+    **{
+        name: _flags(op)
+        for name, op in OPS.items()
+        if name in FLAGS or name.startswith("logical")
+    },
+    **dict.fromkeys(SHIFTS, _shifts()),
+    "power": [((np.array([-1.5, -0.5, 2.0]), np.array([2, 3, 0])),)],
+    "remainder": [((np.array([5.3, -5.3, 2.2]), np.array([1.7, 1.7, -0.9])),)],
+    "reciprocal": [((np.array([[0.5, -0.4], [1.5, -2.0]]),),)],
+    "divide": [(pair((2, 3), (2, 3)),)],
+    "identity": [((draw((2, 3)),),)],
     "clip": [
         ((draw((2, 3)), np.array(-0.9), np.array(1.1)),),
         ((draw((5,)), np.full((2, 1), -0.7), np.linspace(0.15, 0.95, 5)),),
@@ -180,7 +204,7 @@ ROWS = {
         ((draw((2, 3)) > 0, *pair((2, 3), (2, 3))),),
         ((draw((3, 1)) > 0, *pair((2,), ())),),
     ],
-    "conj": [((draw((2, 3)),),), ((draw((3,)) + 1j * draw((3,))[::-1],),)],
+    "conj": [((draw((3,)) + 1j * draw((3,))[::-1],),)],
     "astype": [
         ((draw((2, 3)),), np.dtype("f8"), np.dtype("f8")),
         ((draw((2, 3)),), np.dtype("c16"), np.dtype("f8")),
@@ -248,20 +272,10 @@ for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
     ROWS |= import_module(_path.stem).ROWS
 
 
-def _plain(op):
-    low, high = op.domain or DOMAIN
-    return [((draw((2, 3), low, high),),), ((draw((), low, high),),)]
-
-
-def is_plain(op):
-    """Whether one plain array is all an op takes."""
-    return op.arity == 1 and not op.params and not is_list(op)
-
-
 CASES = {
     name: [
         Case(op, arrays, params)
-        for arrays, *params in ROWS.get(name) or (_plain(op) if is_plain(op) else [])
+        for arrays, *params in (plain(op) if is_plain(op) else []) + ROWS.get(name, [])
     ]
     for name, op in OPS.items()
 }

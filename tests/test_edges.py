@@ -378,9 +378,15 @@ def test_half_precision_sums_accumulate_in_float32():
     assert eg.sum(ones.reshape(5, 1000), axis=1).tolist() == [1000] * 5
     large = np.full(3, 40000.0, "float16")  # their sum is beyond float16
     assert eg.mean(large).item() == 40000
-    assert eg.logsumexp(np.zeros(65536, "float16")).item() == pytest.approx(
-        11.09, rel=1e-3
-    )
+    many = np.zeros(65536, "float16")
+    assert eg.logsumexp(many).item() == pytest.approx(11.09, rel=1e-3)
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(65536, "float16"), (1000, "float32")])
+def test_the_gradient_of_logsumexp_sums_to_one(count, dtype):
+    """Also where the value itself is rounded: of logits far from 0, or in float16."""
+    x = np.full(count, 0 if dtype == "float16" else 1e5, dtype)
+    assert np.sum(grad(eg.logsumexp, x)) == pytest.approx(1, rel=1e-6)
 
 
 def test_half_precision_gradients_of_a_broadcast_accumulate_in_float32():

@@ -187,6 +187,17 @@ def test_the_gradient_of_det_where_it_is_0(a, expected):
     np.testing.assert_allclose(gradient(la.det, a), expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("make", [normal, complex_normal])
+def test_the_second_derivative_of_det_where_it_is_0(make, rank):
+    a = make(3, rank) @ make(rank, 3)
+    check_grads(la.det, [a])
+    h = normal(3, 3)
+    if make is normal:  # a cubic: its second difference is exact
+        change = np.linalg.det(a + h) + np.linalg.det(a - h) - 2 * np.linalg.det(a)
+        same(eg.sum(eg.hvp(la.det, a, h) * h), change)
+
+
 def test_slogdet_of_a_singular_matrix():
     a = np.zeros((2, 2))
     sign, logabs = la.slogdet(a)

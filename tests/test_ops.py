@@ -13,7 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from op_cases import ALL, BINARY, CASES, PARTS, ROWS, UNARY, draw, is_list
+from op_cases import (
+    ALL,
+    BINARY,
+    CASES,
+    FLAGS,
+    PARTS,
+    ROWS,
+    SHIFTS,
+    UNARY,
+    draw,
+    is_list,
+    is_plain,
+)
 
 import eagergrad as eg
 from eagergrad.primitive import OPS
@@ -23,10 +35,9 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5])
 SHAPES = [(), (0,), (1,), (1, 1), (3, 0), (2, 3)]
 
 
-# Bits are those of integers and flags.
-FLOAT_UNARY = [op for op in UNARY if op.name != "invert"]
-BITS = [op for op in BINARY if op.name.startswith("bitwise") or "shift" in op.name]
-FLOAT_BINARY = [op for op in BINARY if op not in BITS]
+BITS = [op for op in BINARY if op.name in FLAGS + SHIFTS]
+FLOAT_UNARY = [op for op in UNARY if is_plain(op)]
+FLOAT_BINARY = [op for op in BINARY if is_plain(op)]
 
 
 def named(op):
@@ -63,6 +74,7 @@ REFERENCES = {
     "quotient": lambda a, b: np.where(a == 0, 0 * a, a / np.where(a == 0, 1, b)),
     "product": lambda a, b: np.where(a == 0, 0 * a, a * np.where(a == 0, 1, b)),
     "sigmoid": _sigmoid,
+    "sigmoid_slope": lambda x: _sigmoid(x) * _sigmoid(-x),
     "softplus": lambda x: np.logaddexp(x, 0),
     "relu": lambda x: np.maximum(x, 0),
     "gate": lambda g, y: np.where(y > 0, g, 0),
@@ -119,6 +131,24 @@ def test_every_op_has_a_rule_or_a_derivative_of_zero():
         if op.recorded and any(rule and rule.__name__ == "rule" for rule in op.rules)
     ]
     assert bare == []
+
+
+WHOLE_LINE = [
+    op for op in OPS.values() if is_plain(op) and op.recorded and op.domain is None
+]
+
+
+@pytest.mark.parametrize("op", WHOLE_LINE, ids=named)
+def test_an_op_without_a_domain_is_finite_on_the_whole_line(op):
+    """One that is not says in its row where it is: domain=(low, high)."""
+    line = np.linspace(-3, 3, 25)  # with 0, and with the ends of common domains
+    arrays = np.meshgrid(*[line] * op.arity)
+    with eg.GradientTape() as tape:
+        xs = [eg.tensor(x) for x in arrays]
+        tape.watch(xs)
+        y = op.entry(*xs)
+    for result in [y, *tape.gradient(y, xs, unconnected_gradients="zero")]:
+        assert np.isfinite(result.numpy()).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

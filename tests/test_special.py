@@ -86,8 +86,10 @@ def test_logit_to_the_last_digits():
     equal(eg.logit(p).numpy(), scipy.special.logit(p), 1e-15)
 
 
-def test_expit_keeps_the_digits_of_both_tails():
-    equal(grad(eg.expit, np.array([-40.0, 40.0])), [math.exp(-40)] * 2)
+def test_sigmoid_keeps_the_digits_of_both_tails():
+    tail = math.exp(-40)
+    equal(grad(eg.sigmoid, np.array([-40.0, 40.0])), [tail] * 2)
+    equal(second(eg.sigmoid, np.array([-40.0, 40.0])), [tail, -tail])
 
 
 def test_log_ndtr_where_ndtr_vanishes():

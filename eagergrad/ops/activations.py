@@ -28,7 +28,7 @@ from .elementwise import (
     where,
 )
 from .reductions import _floating, is_half
-from .special import _normal_cdf, density, expit, ndtr
+from .special import _normal_cdf, density, ndtr
 
 # ---------------------------------------------------------------------- pieces of lines
 
@@ -85,13 +85,13 @@ hard_swish = elementwise(
 
 
 def threshold(x: Any, threshold: float, value: Any) -> Any:
-    """x where x > threshold, else ``value``.
+    """x where x > threshold, and where it is nan; else ``value``.
 
     >>> threshold(tensor([0.5, 2.0]), 1.0, -1.0).tolist()
     [-1.0, 2.0]
     """
     x = operand(x, "threshold")
-    return where(x > threshold, x, value)
+    return where(x <= threshold, value, x)
 
 
 # ------------------------------------------------------------------------- exponentials
@@ -138,7 +138,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 log_sigmoid = elementwise(
     "log_sigmoid",
-    d=lambda g, x: g * expit(-x),
+    d=lambda g, x: g * sigmoid(-x),
     forward=lambda xp, x: -xp.logaddexp(-x, xp.zeros((), x.dtype)),
     doc="log(1 / (1 + exp(-x))), without overflow at either end.",
 )

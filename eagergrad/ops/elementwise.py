@@ -48,6 +48,7 @@ quotient = elementwise(
         lambda g, b, y: quotient(-product(y, g), b),  # 0 where a is 0, also at b = 0
     ),
     forward=_quotient,
+    domain=((-2.0, 2.0), (0.2, 2.0)),
     doc="a / b, and 0 wherever a is 0, even at b = 0.",
 )
 product = elementwise(
@@ -68,13 +69,20 @@ divide = elementwise(
         lambda g, b: quotient(g, b),
         lambda g, a, b: quotient(-quotient(g, b) * a, b),  # no b * b: it overflows
     ),
+    domain=((-2.0, 2.0), (0.2, 2.0)),
 )
 negative = elementwise("negative", d=lambda g: -g)
 positive = elementwise("positive", d=lambda g: g)
-reciprocal = elementwise("reciprocal", d=lambda g, x: -quotient(quotient(g, x), x))
+reciprocal = elementwise(
+    "reciprocal",
+    d=lambda g, x: -quotient(quotient(g, x), x),
+    domain=(0.2, 2.0),
+)
 floor_divide = constant("floor_divide")
 remainder = elementwise(
-    "remainder", d=(lambda g: g, lambda g, a, b: -g * floor_divide(a, b))
+    "remainder",
+    d=(lambda g: g, lambda g, a, b: -g * floor_divide(a, b)),
+    domain=(0.3, 2.3),
 )
 
 
@@ -92,7 +100,7 @@ def _power_exponent(g: Any, a: Any, y: Any) -> Any:
     return product(_where(a > 0, g, 0.0), y * log(_where(a > 0, a, 1.0)))
 
 
-_power = elementwise("power", d=(_power_base, _power_exponent))
+_power = elementwise("power", d=(_power_base, _power_exponent), domain=(0.3, 2.3))
 
 
 def power(a: Any, b: Any) -> Any:
@@ -166,9 +174,24 @@ def _sigmoid(xp: Any, x: Any) -> Any:
     return xp.where(x >= 0, xp.ones((), x.dtype), e) / (1 + e)
 
 
+def _sigmoid_slope(xp: Any, x: Any) -> Any:
+    # of y alone it would be y (1 - y), which loses the tail where y rounds to 1
+    if x.dtype.kind == "c":
+        return _sigmoid(xp, x) * _sigmoid(xp, -x)
+    e = xp.exp(-xp.abs(x))
+    d = 1 + e
+    return e / (d * d)
+
+
+sigmoid_slope = elementwise(
+    "sigmoid_slope",
+    d=lambda g, x, y: -g * (y * tanh(0.5 * x)),
+    forward=_sigmoid_slope,
+    doc="The derivative of sigmoid, with all digits in both tails.",
+)
 sigmoid = elementwise(
     "sigmoid",
-    d=lambda g, y: g * (y * (1.0 - y)),
+    d=lambda g, x: g * sigmoid_slope(x),
     forward=_sigmoid,
     doc="1 / (1 + exp(-x)), without overflow at either end.",
 )

@@ -130,7 +130,8 @@ def solve_triangular(
     """The x with a x = b for triangular a, of which only that triangle is read.
 
     ``trans`` 1 or "T" solves with the transpose of a, 2 or "C" with its conjugate;
-    ``unit_diagonal`` takes the diagonal for ones.  Shapes as in ``solve``.
+    ``unit_diagonal`` takes the diagonal for ones.  Shapes as in ``solve``, by whose LU
+    factorisation it is done: NumPy has no substitution.
 
     >>> solve_triangular([[2.0, 1.0], [9.0, 1.0]], tensor([3.0, 1.0])).tolist()
     [1.0, 1.0]
@@ -215,27 +216,76 @@ def _cofactors(xp: Any, x: Any) -> Any:
 
 
 def _cofactors_of(xp: Any, x: Any) -> Any:
+    # cof(u s vh) = det(u) det(vh) conj(u) cof(s) conj(vh), and of a diagonal matrix
+    # they are the products of the others
     u, s, vh = xp.linalg.svd(x)
-    n = x.shape[-1]
-    others = xp.where(xp.eye(n, dtype=bool), xp.ones((), s.dtype), s[..., None, :])
-    scale = xp.asarray(xp.linalg.det(u) * xp.linalg.det(vh))[..., None]
-    z = scale * others.prod(-1)
-    return xp.matmul(u.conj() * z[..., None, :], vh.conj())
+    z = _turn(xp, u, vh) * _others(xp, s)[..., None, :]
+    return xp.matmul(u.conj() * z, vh.conj())
+
+
+def _turn(xp: Any, u: Any, vh: Any) -> Any:
+    return xp.asarray(xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
+
+
+def _others(xp: Any, s: Any) -> Any:
+    """For each element of the last axis the product of the others: none is divided."""
+    one = xp.ones_like(s[..., :1])
+    before = xp.concatenate([one, s[..., :-1]], -1).cumprod(-1)
+    after = xp.concatenate([s[..., 1:], one], -1)[..., ::-1].cumprod(-1)[..., ::-1]
+    return before * after
 
 
 @_cofactors.vjp
-def _cofactors_rule(g: Any, x: Any, y: Any) -> Any:
-    # by the derivative of det(x) inv(x)^T
-    total = expand_dims(sum(g * y, (-1, -2)), (-1, -2))
+def _cofactors_rule(g: Any, x: Any) -> Any:
+    return _cofactor_slope(x, g)
+
+
+@primitive(arrays=2)
+def _cofactor_slope(xp: Any, x: Any, h: Any) -> Any:
+    """The derivative of the cofactors of x along h; as a matrix it is symmetric."""
+    return _in_single(lambda x, h: _cofactor_slope_of(xp, x, h), x, h)
+
+
+def _cofactor_slope_of(xp: Any, x: Any, h: Any) -> Any:
+    # at a diagonal s, with p the product of all but s_i and s_j: p h_jj to c_ii, summed
+    # over j, and -p h_ji to c_ij
+    u, s, vh = xp.linalg.svd(x)
+    h = xp.matmul(u.conj().swapaxes(-1, -2), xp.matmul(h, vh.conj().swapaxes(-1, -2)))
+    same = xp.eye(x.shape[-1], dtype=bool)
+    zero, one = xp.zeros((), s.dtype), xp.ones((), s.dtype)
+    p = _others(xp, xp.where(same, one, s[..., None, :]))
+    p = xp.where(same, zero, p)
+    along = (p * h.diagonal(0, -2, -1)[..., None, :]).sum(-1, keepdims=True)
+    c = xp.where(same, along, -p * h.swapaxes(-1, -2))
+    return _turn(xp, u, vh) * xp.matmul(u.conj(), xp.matmul(c, vh.conj()))
+
+
+@_cofactor_slope.vjp
+def _cofactor_slope_rule(g: Any, x: Any, h: Any, like: Any) -> Any:
+    by_h = _cofactor_slope(x, g)
+    if like[0] is None:
+        return [None, by_h]
+    # by x: the derivative of det(x) (<g, w> <h, w> - <h, w g^T w>), w = inv(x)^T; that
+    # is not finite for a singular x, nor may it raise: forward mode drops it
     det = expand_dims(_det(x), (-1, -2))
-    return quotient(total * y - matmul(y, matmul(_t(g), y)), det)
+    w = quotient(_cofactors(x), det)
+    wg, wh = matmul(w, _t(g)), matmul(w, _t(h))
+    a, b = _trace(wg), _trace(wh)
+    both = matmul(wg, wh)
+    turned = both + matmul(wh, wg) - b * wg - a * wh
+    slope = matmul(turned, w) + (a * b - _trace(both)) * w
+    return [det * slope, by_h]
+
+
+def _trace(x: Any) -> Any:
+    return expand_dims(sum(_diagonals(x), -1), (-1, -2))
 
 
 def det(a: Any) -> Any:
     """The determinant: (..., n, n) -> (...).
 
-    The gradient, the cofactors, is right for singular matrices too; second derivatives
-    want regular ones.
+    The gradient, the cofactors, and the second derivative are right for singular
+    matrices too; a third derivative is not finite there.
 
     >>> det(tensor([[1.0, 2.0], [3.0, 5.0]])).item()
     -1.0

@@ -188,7 +188,7 @@ def _direction(x: Any, axis: int) -> Any:
         return x
     x = x / _unit(max(absolute(stop_gradient(x)), axis, True))
     total = sum(square(x), axis, True)
-    return x / sqrt(where(total == 0, 1.0, total))
+    return x / sqrt(where(total == 0, math.inf, total))
 
 
 def ctc_loss(

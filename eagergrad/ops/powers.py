@@ -22,10 +22,10 @@ from .elementwise import (
     quotient,
     real,
     rint,
+    sigmoid,
     sign,
 )
 from .reductions import _floating, all
-from .special import expit
 from .trigonometry import arctan2, rad2deg
 
 _LN2, _LN10 = math.log(2), math.log(10)
@@ -33,7 +33,9 @@ _LN2, _LN10 = math.log(2), math.log(10)
 exp2 = elementwise("exp2", d=lambda g, y: g * (y * _LN2))
 log2 = elementwise("log2", d=lambda g, x: quotient(g / _LN2, x), domain=(0.1, 4.0))
 log10 = elementwise("log10", d=lambda g, x: quotient(g / _LN10, x), domain=(0.1, 4.0))
-cbrt = elementwise("cbrt", d=lambda g, y: quotient(quotient(g / 3.0, y), y))
+cbrt = elementwise(
+    "cbrt", d=lambda g, y: quotient(quotient(g / 3.0, y), y), domain=(0.1, 4.0)
+)
 
 
 def float_power(a: Any, b: Any) -> Any:
@@ -55,13 +57,12 @@ def float_power(a: Any, b: Any) -> Any:
 
 
 def _share(a: Any, b: Any) -> Any:
-    # exp(a) / (exp(a) + exp(b)); of two equal infinities each has a half.  The slope
-    # of expit keeps its digits on both sides, that of sigmoid on one.
-    return expit(_where((a == b) & isinf(a), 0.0, a - b))
+    # exp(a) / (exp(a) + exp(b)); of two equal infinities each has a half
+    return sigmoid(_where((a == b) & isinf(a), 0.0, a - b))
 
 
 def _share_of_two(a: Any, b: Any) -> Any:
-    return expit(_where((a == b) & isinf(a), 0.0, (a - b) * _LN2))
+    return sigmoid(_where((a == b) & isinf(a), 0.0, (a - b) * _LN2))
 
 
 logaddexp = elementwise(
@@ -93,6 +94,7 @@ fmod = elementwise(
         # (a - y) / b is whole but for rounding, which can push a / b across
         lambda g, a, b, y: -product(g, rint(quotient(a - y, b))),
     ),
+    domain=((0.3, 2.2), (0.4, 1.9)),
     doc="The remainder of a / b with the sign of a.",
 )
 fmax = elementwise(

@@ -17,7 +17,6 @@ import numpy as np
 from ..errors import DTypeError
 from ..primitive import elementwise, primitive
 from .elementwise import (
-    _sigmoid,
     _where,
     exp,
     log,
@@ -60,8 +59,8 @@ def _unary(name: str, d: Any, domain: Any = None, doc: str = "") -> Any:
     return elementwise(name, d, lambda xp, x: _called(xp, name, x), domain, doc)
 
 
-def _binary(name: str, d: Any, doc: str) -> Any:
-    return elementwise(name, d, lambda xp, a, b: _called(xp, name, a, b), None, doc)
+def _binary(name: str, d: Any, domain: Any, doc: str) -> Any:
+    return elementwise(name, d, lambda xp, a, b: _called(xp, name, a, b), domain, doc)
 
 
 # ------------------------------------------------------------------- the error function
@@ -191,7 +190,7 @@ def _polygamma_forward(xp: Any, x: Any, n: int) -> Any:
     return xp.where(below, (math.pi / sines) ** 2 - y, y).astype(x.dtype)
 
 
-@primitive(domain=(0.3, 4.0))
+@primitive()
 def _polygamma(xp: Any, x: Any, n: int) -> Any:
     return _polygamma_forward(xp, x, n)
 
@@ -222,6 +221,7 @@ beta = _binary(
         lambda g, a, b, y: product(g, y * (digamma(a) - digamma(a + b))),
         lambda g, a, b, y: product(g, y * (digamma(b) - digamma(a + b))),
     ),
+    (0.3, 4.0),
     "gamma(a) gamma(b) / gamma(a + b).",
 )
 betaln = _binary(
@@ -230,12 +230,14 @@ betaln = _binary(
         lambda g, a, b: product(g, digamma(a) - digamma(a + b)),
         lambda g, a, b: product(g, digamma(b) - digamma(a + b)),
     ),
+    (0.3, 4.0),
     "log(|beta(a, b)|).",
 )
 gammainc = elementwise(
     "gammainc",
     d=(None, lambda g, a, x: product(g, _gamma_density(a, x))),
     forward=lambda xp, a, x: _called(xp, "gammainc", a, x),
+    domain=((0.4, 4.0), (0.2, 5.0)),
     doc="The regularised lower incomplete gamma function.  The gradient by a is None.",
 )
 
@@ -321,12 +323,7 @@ logit = elementwise(
     domain=(0.1, 0.9),
     doc="log(x / (1 - x)): the inverse of expit.",
 )
-expit = elementwise(
-    "expit",
-    d=lambda g, x: g * (sigmoid(x) * sigmoid(-x)),
-    forward=_sigmoid,
-    doc="1 / (1 + exp(-x)); as sigmoid, but with all digits in the derivative's tails.",
-)
+expit = sigmoid  # SciPy's name
 
 
 def _times_log(xp: Any, a: Any, b: Any, logarithm: Any) -> Any:
@@ -340,12 +337,14 @@ xlogy = elementwise(
     "xlogy",
     d=(lambda g, b: xlogy(g, b), lambda g, a, b: quotient(g * a, b)),
     forward=lambda xp, a, b: _times_log(xp, a, b, xp.log),
+    domain=((-2.0, 2.0), (0.2, 3.0)),
     doc="a log(b), and 0 where a is 0, even at b = 0.",
 )
 xlog1py = elementwise(
     "xlog1py",
     d=(lambda g, b: xlog1py(g, b), lambda g, a, b: quotient(g * a, 1.0 + b)),
     forward=lambda xp, a, b: _times_log(xp, a, b, xp.log1p),
+    domain=((-2.0, 2.0), (-0.6, 3.0)),
     doc="a log(1 + b), and 0 where a is 0, even at b = -1.",
 )
 
