@@ -20,7 +20,8 @@ Made by `docs/make_ops.py` from the registry; do not edit.
 
 *own rule*: a row of the registry with its own derivative. *composed*: a function of
 other operations, differentiated through them. Both have reverse and forward mode and
-derivatives of any order, in float16, float32 and float64 (complex where NumPy has it).
+derivatives of any order, in float16, float32, float64 and, with ml_dtypes, bfloat16;
+complex where NumPy has it, else a DTypeError says so.
 *no gradient*: the derivative is zero or there is none, and the gradient is `None`.
 No operation has a CUDA kernel of its own yet: on a GPU all run as CuPy calls.
 """

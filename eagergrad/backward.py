@@ -10,12 +10,15 @@ Tensors, so that what they compute is recorded too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from . import primitive
-from .device import Device, backend_of
+from .device import BUFFERS, Device, backend_of
 from .errors import DeviceError, DTypeError, GradientError, NaNError
+from .operands import cast
 from .ops.creation import zeros
 from .ops.elementwise import real
 from .ops.reductions import unbroadcast
@@ -152,10 +155,40 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     op = node.op
     if op.form == "user":
         return _user(node, g, lift)
+    if op.several:
+        g = _filled(node, g, lift)
+    if (g[0] if op.several else g).dtype.kind != "V":
+        return _applied(node, g, lift)
+    # bfloat16 beside a Python number is float32 in NumPy: so its rules run in float32
+    # from end to end, and each gradient is rounded once
+    grads = _applied(node, _widened(g), lift, _widened)
+    return [
+        dx if dx is None or parent is None else _as(dx, parent.dtype)
+        for dx, parent in zip(grads, node.inputs, strict=True)
+    ]
+
+
+def _widened(value: Any) -> Any:
+    """float32 for bfloat16, in buffers, Tensors and tuples of them; else as it is."""
+    if type(value) is tuple:
+        return tuple([_widened(part) for part in value])
+    if (type(value) in BUFFERS or type(value) is Tensor) and value.dtype.kind == "V":
+        return _as(value, np.dtype(np.float32))
+    return value
+
+
+def _as(x: Any, dtype: np.dtype[Any]) -> Any:
+    return cast(x, dtype) if type(x) is Tensor else x.astype(dtype, copy=False)
+
+
+def _applied(
+    node: Node, g: Any, lift: bool, ready: Callable[[Any], Any] | None = None
+) -> Sequence[Any]:
+    """What the rules make of a cotangent; ``ready`` is applied to what they saved."""
+    op = node.op
     # A rule multiplies by f'(z); for a real loss the gradient multiplies by its
     # conjugate (the direction of steepest ascent, dL/dRe + i dL/dIm).
     if op.several:
-        g = _filled(node, g, lift)
         conjugate = any(piece.dtype.kind == "c" for piece in g)
         g = tuple(piece.conj() for piece in g) if conjugate else g
         floating = all(piece.dtype.kind == "f" for piece in g)
@@ -168,11 +201,14 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
         rules = op.rules if lift else served[type(g)]
 
     def saved(i: int) -> Sequence[Any]:
+        values: Sequence[Any]
         if lift:
-            return lifted(node, i)
-        if op.joint or op.arity == 1:
-            return node.saved[1:] if op.several else node.saved
-        return node.saved[i]  # type: ignore[no-any-return]
+            values = lifted(node, i)
+        elif op.joint or op.arity == 1:
+            values = node.saved[1:] if op.several else node.saved
+        else:
+            values = node.saved[i]
+        return values if ready is None else [ready(value) for value in values]
 
     grads: Sequence[Any]
     if op.joint:

@@ -13,7 +13,7 @@ from .forward import ForwardAccumulator
 from .gradient_tape import GradientTape
 from .gradients import make_vjp, name_of
 from .ops.creation import convert_to_tensor, zeros
-from .ops.elementwise import identity
+from .ops.elementwise import identity, real
 from .ops.shapes import stack
 from .tensor import Tensor, to_buffer, wrap
 
@@ -53,7 +53,8 @@ def jacobian(
 
     ``argnums`` is a position, or a list of them for a list of Jacobians.  ``mode`` is
     "reverse" (all rows in one sweep) or "forward" (a run of f per column); by default
-    forward where the argument is much smaller than the value.
+    forward where the argument is much smaller than the value.  Of complex numbers a row
+    is the gradient of the real part: in either mode it has the dtype of the argument.
 
     >>> jacobian(lambda x: x * x)([1.0, 2.0]).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
@@ -70,7 +71,7 @@ def jacobian(
             tape.watch([points[i] for i in places])
             y = _value(f, f(*points, **kwargs))
         outputs = sum(leaf.size for leaf in nest.flatten(y))
-        inputs = sum(points[i].size for i in places)
+        inputs = sum(points[i].size * _directions(points[i]) for i in places)
         if mode == "forward" or (mode is None and 4 * inputs < outputs):
             results = [_columns(f, points, i, kwargs) for i in places]
         else:
@@ -177,19 +178,34 @@ def _scalar(f: Callable[..., Any], value: Any) -> Tensor:
     return y
 
 
+def _directions(x: Tensor) -> int:
+    """How many directions an element has: two in the complex plane."""
+    return 2 if x.dtype.kind == "c" else 1
+
+
 def _columns(
     f: Callable[..., Any], points: list[Any], place: int, kwargs: dict[str, Any]
 ) -> Any:
-    """The Jacobian by one argument, a run of f with a tangent per column."""
+    """The Jacobian by one argument, a run of f with a tangent per column.
+
+    Of a complex argument two: the real part has a slope along each axis of the plane.
+    """
     x = points[place]
-    columns = []
-    for j in range(x.size):
+
+    def along(j: int, unit: complex) -> Any:
         tangent = np.zeros(x.size, x.dtype)
-        tangent[j] = 1
+        tangent[j] = unit
         direction = wrap(to_buffer(tangent.reshape(x.shape), None, x.device))
         with ForwardAccumulator(x, direction) as accumulator:
             y = _value(f, f(*points, **kwargs))
-        columns.append(accumulator.jvp(y, "zero"))
+        return nest.map_structure(real, accumulator.jvp(y, "zero"))
+
+    columns = [along(j, 1) for j in range(x.size)]
+    if _directions(x) == 2:
+        columns = [
+            nest.map_structure(lambda re, im: re + 1j * im, column, along(j, 1j))
+            for j, column in enumerate(columns)
+        ]
     if not columns:
         y = _value(f, f(*points, **kwargs))
         return nest.map_structure(

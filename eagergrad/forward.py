@@ -163,7 +163,7 @@ def _pushed(node: Node, tangents: Sequence[Any]) -> Any:
     op = node.op
     if op.form == "item":
         return tangents[0][node.saved[0]]
-    real = all(n is None or n.dtype.kind != "c" for n in (node, *node.inputs))
+    real = all(n is None or n.dtype.kind == "f" for n in (node, *node.inputs))
     parts: list[Any]
     if op.form == "elementwise" and real:  # a rule is its own JVP
         parts = [

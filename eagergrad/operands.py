@@ -110,7 +110,10 @@ def promoted_dtype(
         return second
     if second.kind in "biu" and first.kind in INEXACT:
         return first
-    return np.promote_types(first, second)
+    try:
+        return np.promote_types(first, second)
+    except TypeError:  # of float16 and bfloat16 neither holds the other
+        return np.dtype(np.float32)
 
 
 def cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
@@ -129,13 +132,28 @@ def common_dtype(inputs: list[Tensor], name: str = "promotion") -> list[Tensor]:
 
 
 def narrowed(z: Any, *inputs: Any) -> Any:
-    """float32 where NumPy made other floats of integers, as Python floats are here."""
-    if z.dtype.char not in "deD":
+    """The dtype it has here, where NumPy widens.
+
+    Of integers NumPy makes other floats than float32; bfloat16 beside a Python number
+    becomes float32 or float64.
+    """
+    char = z.dtype.char
+    if char not in "fdeD":
         return z
     for x in inputs:
-        if type(x) not in SCALARS and x.dtype.kind not in "biu":
-            return z
-    return z.astype(np.complex64 if z.dtype.char == "D" else np.float32)
+        if type(x) not in SCALARS and (kind := x.dtype.kind) not in "biu":
+            return z.astype(x.dtype) if kind == "V" else z
+    return z if char == "f" else z.astype(np.complex64 if char == "D" else np.float32)
+
+
+def refuse_complex(name: str, *arrays: Any) -> None:
+    """Raise DTypeError for complex arrays, where a function orders its numbers."""
+    for x in arrays:
+        if hasattr(x, "dtype") and x.dtype.kind == "c":
+            raise DTypeError(
+                f"{name}: expected real numbers, got {x.dtype}; take real(x), imag(x) "
+                "or absolute(x)"
+            )
 
 
 def explained(
@@ -164,6 +182,8 @@ def explained(
         text = "shapes do not broadcast"
     elif "core dimension" in text or "not aligned" in text:
         text = "inner sizes differ"
+    elif "not supported for the input types" in text and _any_complex(inputs):
+        text = "expected real numbers; take real(x), imag(x) or absolute(x)"
     message = f"{op.name}: {text}: {what}"
     if isinstance(error, IndexError):
         return IndexError(message)
@@ -175,6 +195,13 @@ def explained(
         return DTypeError(message)
     error.add_note(message)
     return error
+
+
+def _any_complex(inputs: Sequence[Any]) -> bool:
+    return any(
+        x.dtype.kind == "c" if isinstance(x, Tensor) else type(x) is complex
+        for x in inputs
+    )
 
 
 def _labels(op: Any, count: int) -> Sequence[str]:

@@ -429,8 +429,9 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
             a, b = operands(op, a, b)
             x, node_a = (a, None) if type(a) in SCALARS else (a._data, a._node)
             y, node_b = (b, None) if type(b) in SCALARS else (b._data, b._node)
-            kind = type(y) if type(a) in SCALARS else type(x)
-            dtype = None
+            tensor = y if type(a) in SCALARS else x
+            kind = type(tensor)
+            dtype = tensor.dtype
         else:
             x = a._data
             y = b._data
@@ -531,7 +532,7 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             z = impl[kind](*datas, *params)
         except Exception as error:
             z = op.again(error, inputs, params)
-        if z.dtype.char in "deD":
+        if z.dtype.char in "fdeD":
             z = narrowed(z, *datas)
         out = wrap(z)
         tapes = active()

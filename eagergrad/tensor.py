@@ -5,6 +5,7 @@ No arithmetic here: ``operators.py`` binds the operators and methods.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -327,6 +328,26 @@ def wrap(data: Any, node: Node | None = None) -> Tensor:
     return tensor
 
 
+def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
+    """The NumPy dtype that is meant; for "bfloat16" ml_dtypes is imported.
+
+    Errors begin with ``name``.
+    """
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            importlib.import_module("ml_dtypes")  # makes NumPy know the name
+        except ImportError as error:
+            raise DTypeError(
+                f"{name}: bfloat16 needs ml_dtypes, which is not installed: "
+                "pip install 'eagergrad[bf16]'"
+            ) from error
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+        return found
+    except TypeError as error:
+        raise DTypeError(f"{name}: expected a dtype, got {dtype!r}: {error}") from error
+
+
 def to_buffer(
     data: Any,
     dtype: Any = None,
@@ -340,6 +361,8 @@ def to_buffer(
     device buffer stays where it is unless ``device`` says otherwise.  Errors begin with
     ``name``.
     """
+    if type(dtype) is str:
+        dtype = as_dtype(dtype, name)
     backend = BUFFERS.get(type(data))
     if backend is not None and backend is not NUMPY:
         target = backend.device_of(data) if device is None else resolve(device)
@@ -367,7 +390,7 @@ def _to_numpy(
         raise ShapeError(
             f"{name}: expected nested lists of equal lengths, got ragged ones"
         ) from error
-    if array.dtype.kind in "OMm":
+    if array.dtype.kind in "OMmV" and array.dtype.name != "bfloat16":
         raise DTypeError(
             f"{name}: expected numbers, got {type(data).__name__} (dtype {array.dtype})"
         )

@@ -1,8 +1,9 @@
 """Gradients compared with differences: a check for ops, models and custom gradients.
 
 The derivative of c . f(x + t v) by t, for a random direction v and a random cotangent
-c, is one number whatever the shapes are.  The tape's answer is v . vjp(c); the values
-of f give another, by a complex step where f is analytic, else by central differences.
+c, is one number whatever the shapes are.  Reverse mode's answer is v . vjp(c), forward
+mode's is c . jvp(v); the values of f give a third, by a complex step where f is
+analytic, else by central differences.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import nest
+from .derivatives import jvp
+from .errors import GradientError
 from .gradient_tape import GradientTape
 from .ops.creation import tensor
 from .ops.elementwise import conj
@@ -31,16 +34,18 @@ def check_grads(
     f: Callable[..., Any],
     args: Sequence[Any],
     order: int = 2,
-    modes: Sequence[str] = ("reverse",),
+    modes: Sequence[str] = ("reverse", "forward"),
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Raise AssertionError where the gradients of f differ from differences of f.
+    """Raise AssertionError where the derivatives of f differ from differences of f.
 
     Floating numbers and arrays among ``args``, nested or not, are checked in float64 or
     complex128; all else is passed to f as it is.  The result of f is a Tensor or a
-    structure of them.  ``order=2`` also checks the vjp as a function of its arguments
-    and of its cotangent, through nested tapes, and so on for higher orders.
+    structure of them.  ``modes`` are those checked, "reverse" and "forward".
+    ``order=2`` also checks the vjp as a function of its arguments and of its cotangent,
+    reverse over reverse and forward over reverse (with only "forward" in ``modes`` the
+    jvp, forward over forward), and so on for higher orders.
 
     ``rtol`` is relative to the sum of the terms compared, ``atol`` absolute; both are
     1e-8 for a complex step and 1e-6 for central differences.  Where f has a kink
@@ -51,10 +56,15 @@ def check_grads(
     >>> check_grads(eg.custom_gradient(lambda x: (x * x, lambda g: g * x)), [3.0])
     Traceback (most recent call last):
         ...
-    AssertionError: check_grads: <lambda>: order 1, argument 0 of shape (): ...
+    AssertionError: check_grads: <lambda>: order 1, argument 0 of shape (), reverse: ...
     """
-    if unknown := set(modes) - {"reverse"}:
-        raise ValueError(f"check_grads: modes: expected 'reverse', got {unknown}")
+    if isinstance(modes, str) or not modes or set(modes) - set(BY_MODE):
+        raise GradientError(
+            "check_grads: modes: expected a list of 'reverse', 'forward' or both, got "
+            f"{modes!r}"
+        )
+    if order < 1:
+        raise GradientError(f"check_grads: order: expected at least 1, got {order}")
     structure, leaves = list(args), nest.flatten(list(args))
     places = [i for i, leaf in enumerate(leaves) if _is_floating(leaf)]
 
@@ -70,35 +80,47 @@ def check_grads(
     labels = [f"argument {i}" for i in places]
     point = [_widest(leaves[i]) for i in places]
     rng = np.random.default_rng(0)
+    inner = "reverse" if "reverse" in modes else "forward"
     for level in range(1, order + 1):
         title = f"check_grads: {name}: order {level}"
-        point, cotangents, found = _compared(function, point, rng, title)
+        point, cotangents, found = _compared(function, point, modes, rng, title)
         for label, x, one in zip(labels, point, found, strict=True):
             tolerance = ROUGH if one.method == "differences" else 1e-8
             limit = tolerance if atol is None else atol
             limit += (tolerance if rtol is None else rtol) * one.scale
-            if not (np.isfinite(one.got) and abs(one.got - one.expected) <= limit):
-                raise AssertionError(
-                    f"{title}, {label} of shape {x.shape}: expected "
-                    f"{one.expected:.12g} by {one.method}, got {one.got:.12g}"
-                )
-        function = _pullback(function, len(point))
-        labels += [f"cotangent {i}" for i in range(len(cotangents))]
-        point += cotangents
+            for mode, got in one.got.items():
+                if not (np.isfinite(got) and abs(got - one.expected) <= limit):
+                    nesting = " over ".join([mode, *[inner] * (level - 1)])
+                    raise AssertionError(
+                        f"{title}, {label} of shape {x.shape}, {nesting}: expected "
+                        f"{one.expected:.12g} by {one.method}, got {got:.12g}"
+                    )
+        if inner == "reverse":
+            function, seeds = _pullback(function, len(point)), cotangents
+            labels += [f"cotangent {i}" for i in range(len(seeds))]
+        else:
+            function = _pushforward(function, len(point))
+            seeds = [_random(x, rng) for x in point]
+            labels += [f"tangent {i}" for i in range(len(seeds))]
+        point += seeds
 
 
 class Comparison(NamedTuple):
-    """The derivative along a direction in one argument, from both sides."""
+    """The derivative along a direction in one argument, from all sides."""
 
     expected: float
-    got: float
+    got: dict[str, float]  # by mode
     scale: float  # the sum of the sizes of the terms: what rounding is relative to
     error: float  # of the central differences; large at a kink
     method: str
 
 
 def _compared(
-    f: Function, start: list[Array], rng: np.random.Generator, title: str
+    f: Function,
+    start: list[Array],
+    modes: Sequence[str],
+    rng: np.random.Generator,
+    title: str,
 ) -> tuple[list[Array], list[Array], list[Comparison]]:
     """A point where f is smooth, at or near ``start``; cotangents and comparisons."""
     point = start
@@ -109,10 +131,15 @@ def _compared(
         if not all(np.isfinite(y).all() for y in values):
             raise AssertionError(f"{title}: f has values that are not finite here")
         cotangents = [_random(y, rng) for y in values]
-        grads = _pullback(f, len(point))([tensor(x) for x in [*point, *cotangents]])
+        directions = [_random(x, rng) for x in point]
+        terms = {
+            mode: BY_MODE[mode](f, point, directions, cotangents) for mode in modes
+        }
         found = [
-            _comparison(f, point, i, g.numpy(), cotangents, rng)
-            for i, g in enumerate(grads)
+            _comparison(
+                f, point, i, v, cotangents, {mode: terms[mode][i] for mode in modes}
+            )
+            for i, v in enumerate(directions)
         ]
         if all(one.error <= ROUGH * max(1.0, one.scale) for one in found):
             return point, cotangents, found
@@ -134,17 +161,56 @@ def _pullback(f: Function, count: int) -> Function:
     return pullback
 
 
+def _pushforward(f: Function, count: int) -> Function:
+    """(x..., v...) -> the derivatives of the values of f in the directions v."""
+
+    def pushforward(arguments: list[Any]) -> list[Any]:
+        xs, tangents = arguments[:count], arguments[count:]
+        _, moved = jvp(lambda *xs: f(list(xs)), xs, tangents)
+        return list(moved)
+
+    return pushforward
+
+
+def _reverse_terms(
+    f: Function, point: list[Array], directions: list[Array], cotangents: list[Array]
+) -> list[Array]:
+    """The terms of v . vjp(c), for each argument."""
+    grads = _pullback(f, len(point))([tensor(x) for x in [*point, *cotangents]])
+    pairs = zip(grads, directions, strict=True)
+    return [np.real(g.numpy() * v) for g, v in pairs]
+
+
+def _forward_terms(
+    f: Function, point: list[Array], directions: list[Array], cotangents: list[Array]
+) -> list[Array]:
+    """The terms of c . jvp(v), for each argument."""
+    terms = []
+    for i, v in enumerate(directions):
+        xs = [tensor(x) for x in point]
+
+        def of_one(given: list[Any], xs: list[Any] = xs, i: int = i) -> list[Any]:
+            return f([*xs[:i], *given, *xs[i + 1 :]])
+
+        moved = _pushforward(of_one, 1)([xs[i], tensor(v)])
+        pairs = zip(cotangents, moved, strict=True)
+        parts = [np.real(c * dy.numpy()).ravel() for c, dy in pairs]
+        terms.append(np.concatenate([np.zeros(0), *parts]))
+    return terms
+
+
+BY_MODE = {"reverse": _reverse_terms, "forward": _forward_terms}
+
+
 @np.errstate(all="ignore")  # what is not finite fails the comparison
 def _comparison(
     f: Function,
     point: list[Array],
     i: int,
-    gradient: Array,
+    direction: Array,
     cotangents: list[Array],
-    rng: np.random.Generator,
+    terms: dict[str, Array],
 ) -> Comparison:
-    direction = _random(point[i], rng)
-
     def along(t: complex) -> complex:
         """C . f at a distance t from the point; complex only for complex t."""
         xs = [tensor(x) for x in point]
@@ -153,10 +219,10 @@ def _comparison(
         total = sum((c * y.numpy()).sum() for c, y in pairs)
         return complex(total) if isinstance(t, complex) else float(np.real(total))
 
-    terms = np.real(gradient * direction)
     estimates = [_central(along, h) for h in STEPS]
     expected, error = min(estimates, key=lambda pair: pair[1])
-    scale = max(float(abs(terms).sum()), abs(expected))
+    sizes = [float(abs(parts).sum()) for parts in terms.values()]
+    scale = max(*sizes, abs(expected))
     method = "differences"
     if all(x.dtype.kind == "f" for x in point):
         try:
@@ -166,7 +232,8 @@ def _comparison(
         # An op may take them and not be analytic: then the two have little in common.
         if abs(exact - expected) <= 1e-4 * max(1.0, scale):
             expected, method = exact, "a complex step"
-    return Comparison(expected, float(terms.sum()), scale, error, method)
+    got = {mode: float(parts.sum()) for mode, parts in terms.items()}
+    return Comparison(expected, got, scale, error, method)
 
 
 def _central(phi: Callable[[float], Any], h: float) -> tuple[float, float]:

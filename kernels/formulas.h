@@ -108,20 +108,6 @@ struct power_da {
   }
 };
 
-struct power_db {
-  template <class T> EG_FN T operator()(T g, T a, T y) const {
-    const bool t0 = a > T(0.0);
-    const T t1 = t0 ? g : T(0.0);
-    const T t2 = t0 ? a : T(1.0);
-    const T t3 = log(t2);
-    const T t4 = y * t3;
-    const bool t5 = t1 == T(0.0);
-    const T t6 = t1 * t4;
-    const T t7 = t5 ? T(0.0) : t6;
-    return t7;
-  }
-};
-
 struct square_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = T(2.0) * x;
@@ -1395,63 +1381,6 @@ struct hypot_db {
   }
 };
 
-struct sinc_dx {
-  template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = x * T(3.141592653589793);
-    const T t1 = abs(t0);
-    const bool t2 = t1 < T(2.5);
-    const T t3 = t2 ? t0 : T(0.0);
-    const T t4 = t3 * t3;
-    const T t5 = T(0.0) * t4;
-    const T t6 = t5 + T(3.166789608205361e-30);
-    const T t7 = t6 * t4;
-    const T t8 = t7 + T(-2.387759364586842e-27);
-    const T t9 = t8 * t4;
-    const T t10 = t9 + T(1.5472680682522736e-24);
-    const T t11 = t10 * t4;
-    const T t12 = t11 + T(-8.509974375387505e-22);
-    const T t13 = t12 * t4;
-    const T t14 = t13 + T(3.9145882126782523e-19);
-    const T t15 = t14 * t4;
-    const T t16 = t15 + T(-1.4797143443923793e-16);
-    const T t17 = t16 * t4;
-    const T t18 = t17 + T(4.498331606952833e-14);
-    const T t19 = t18 * t4;
-    const T t20 = t19 + T(-1.0706029224547743e-11);
-    const T t21 = t20 * t4;
-    const T t22 = t21 + T(1.9270852604185937e-09);
-    const T t23 = t22 * t4;
-    const T t24 = t23 + T(-2.505210838544172e-07);
-    const T t25 = t24 * t4;
-    const T t26 = t25 + T(2.2045855379188714e-05);
-    const T t27 = t26 * t4;
-    const T t28 = t27 + T(-0.0011904761904761906);
-    const T t29 = t28 * t4;
-    const T t30 = t29 + T(0.03333333333333333);
-    const T t31 = t30 * t4;
-    const T t32 = t31 + T(-0.3333333333333333);
-    const T t33 = t32 * t3;
-    const T t34 = t2 ? T(1.0) : t0;
-    const T t35 = T(0.5) * x;
-    const T t36 = rint(t35);
-    const T t37 = T(2.0) * t36;
-    const T t38 = x - t37;
-    const T t39 = t38 * T(3.141592653589793);
-    const T t40 = sin(t39);
-    const T t41 = cos(t39);
-    const T t42 = -t40;
-    const T t43 = -t41;
-    const T t44 = t40 / t34;
-    const T t45 = T(1.0) * t44;
-    const T t46 = t41 - t45;
-    const T t47 = t46 / t34;
-    const T t48 = t2 ? t33 : t47;
-    const T t49 = T(3.141592653589793) * t48;
-    const T t50 = g * t49;
-    return t50;
-  }
-};
-
 struct exp2_dx {
   template <class T> EG_FN T operator()(T g, T y) const {
     const T t0 = y * T(0.6931471805599453);
@@ -1666,7 +1595,6 @@ struct heaviside_db {
   X(divide_db, 3) \
   X(reciprocal_dx, 2) \
   X(power_da, 3) \
-  X(power_db, 3) \
   X(square_dx, 2) \
   X(sqrt_dx, 2) \
   X(expm1_dx, 2) \
@@ -1743,7 +1671,6 @@ struct heaviside_db {
   X(arctan2_db, 3) \
   X(hypot_da, 3) \
   X(hypot_db, 3) \
-  X(sinc_dx, 2) \
   X(exp2_dx, 2) \
   X(log2_dx, 2) \
   X(log10_dx, 2) \
@@ -1770,7 +1697,6 @@ struct heaviside_db {
   X(divide_da, 2) \
   X(divide_db, 3) \
   X(reciprocal_dx, 2) \
-  X(power_db, 3) \
   X(square_dx, 2) \
   X(sqrt_dx, 2) \
   X(expm1_dx, 2) \

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
+from eagergrad import derivatives, gradient_tape
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -27,6 +28,21 @@ def test_jvp_and_vjp_are_transposes():
 @pytest.mark.parametrize("mode", [None, "reverse", "forward"])
 def test_jacobian_in_both_modes(mode):
     np.testing.assert_allclose(eg.jacobian(f, mode=mode)(X).numpy(), J)
+
+
+def test_jacobian_of_complex_numbers_is_the_same_in_both_modes():
+    """A row is dRe(y)/dRe(x) + i dRe(y)/dIm(x): for y = x^2 it is 2 conj(x)."""
+    z, x = np.array([1 + 1j, 2j, 0.5]), np.array([1.0, -2.0, 0.5])
+    for f, point, expected in (
+        (lambda z: z * z, z, 2 * z.conj()),
+        (eg.conj, z, np.ones(3, complex)),
+        (eg.absolute, z, z / abs(z)),
+        (lambda x: x * (3 + 2j), x, np.full(3, 3.0)),
+    ):
+        for mode in ("reverse", "forward"):
+            found = eg.jacobian(f, mode=mode)(point)
+            assert found.dtype == point.dtype
+            np.testing.assert_allclose(found.numpy(), np.diag(expected), atol=1e-15)
 
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
@@ -114,3 +130,54 @@ def test_mistakes():
         eg.hessian(f)(X)
     with pytest.raises(ValueError, match="returned None"):
         eg.jvp(lambda x: None, [X], [X])
+
+
+class Sweeps:
+    """The rows of each reverse sweep, and the columns of forward mode, as they run."""
+
+    def __init__(self, monkeypatch):
+        self.rows, self.columns = [], 0
+        sweep_rows, accumulator = gradient_tape.sweep_rows, eg.ForwardAccumulator
+
+        def reverse(tape, cotangents, sources, count):
+            self.rows.append(count)
+            return sweep_rows(tape, cotangents, sources, count)
+
+        def forward(primals, tangents):
+            self.columns += 1
+            return accumulator(primals, tangents)
+
+        monkeypatch.setattr(gradient_tape, "sweep_rows", reverse)
+        monkeypatch.setattr(derivatives, "ForwardAccumulator", forward)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "rows", "columns"),
+    [(50, 1, [1], 0), (20, 20, [20], 0), (5, 20, [20], 0), (4, 20, [], 4)],
+    ids=["wide", "square", "at the limit", "tall"],
+)
+def test_jacobian_takes_the_mode_with_fewer_sweeps(monkeypatch, n, m, rows, columns):
+    weights = np.linspace(-1, 1, m * n).reshape(m, n)
+    sweeps = Sweeps(monkeypatch)
+    found = eg.jacobian(lambda x: eg.sin(eg.matmul(weights, x)))(np.ones(n))
+    expected = np.cos(weights.sum(1))[:, None] * weights
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+    assert (sweeps.rows, sweeps.columns) == (rows, columns)
+
+
+def test_jacobian_counts_all_arguments(monkeypatch):
+    sweeps = Sweeps(monkeypatch)
+    outer = eg.jacobian(lambda x, y: eg.expand_dims(x, 1) * y, [0, 1])
+    by_x, by_y = outer(np.ones(2), np.ones(3))  # 5 columns, 6 rows
+    assert (by_x.shape, by_y.shape) == ((2, 3, 2), (2, 3, 3))
+    assert (sweeps.rows, sweeps.columns) == ([6], 0)
+
+
+def test_hessian_is_one_sweep_and_its_product_none(monkeypatch):
+    sweeps = Sweeps(monkeypatch)
+    x = np.linspace(0.1, 1, 10)
+    found = eg.hessian(lambda x: eg.sum(x**3))(x).numpy()
+    np.testing.assert_allclose(found, np.diag(6 * x))
+    assert (sweeps.rows, sweeps.columns) == ([10], 0)
+    eg.hvp(lambda x: eg.sum(x**3), x, x)
+    assert (sweeps.rows, sweeps.columns) == ([10], 1)

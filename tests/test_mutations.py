@@ -11,12 +11,17 @@ from eagergrad.primitive import OPS
 from eagergrad.testing import check_grads
 
 
+def negated(dx):
+    """-dx; None for an input that needs no gradient."""
+    return None if dx is None else -dx
+
+
 def flipped(rule):
     """A rule with the opposite sign."""
 
     def wrong(*args):
         dx = rule(*args)
-        return [-piece for piece in dx] if isinstance(dx, list) else -dx
+        return [negated(piece) for piece in dx] if isinstance(dx, list) else -dx
 
     return wrong
 
@@ -25,7 +30,7 @@ def flipped_for_one(rule, i):
     """A joint rule with the opposite sign in the gradient of one argument."""
 
     def wrong(*args):
-        return [-dx if j == i else dx for j, dx in enumerate(rule(*args))]
+        return [negated(dx) if j == i else dx for j, dx in enumerate(rule(*args))]
 
     return wrong
 
@@ -50,12 +55,12 @@ MUTANTS = [
 ]
 
 
-def check(op):
-    """The op's own gradient check: that of test_gradients.py."""
+def check(op, modes=("reverse",)):
+    """The op's own gradient check: that of test_gradients.py, in one mode."""
     through = PARTS.get(op.name, op.name)
     for case in CASES[through]:
         order = 3 if through in PARTS.values() else 2
-        check_grads(case.of_sources, case.source_arrays, order)
+        check_grads(case.of_sources, case.source_arrays, order, modes)
 
 
 def changed(rules, i, flip):
@@ -93,3 +98,16 @@ def test_flipped_rule_on_tensors_is_found(op, i, flip):
         with pytest.raises(AssertionError, match=r"order [23],.*expected.*got"):
             check(op)
     check(op)
+
+
+@pytest.mark.parametrize(
+    ("op", "i", "flip"),
+    [mutant for mutant in MUTANTS if mutant.values[0].form != "bilinear"],
+)
+def test_flipped_rule_is_found_in_forward_mode(op, i, flip):
+    """All but the bilinear ops, each of which is its own JVP, take it from the rule."""
+    check(op)  # also makes the rules on buffers from the right ones
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(op, "rules", changed(op.rules, i, flip))
+        with pytest.raises(AssertionError, match=r"forward: expected.*got"):
+            check(op, ["forward"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
-from eagergrad import testing
+from eagergrad import derivatives, testing
 from eagergrad.testing import check_grads
 
 X = np.array([[0.5, -1.2, 0.3], [1.0, 2.0, -0.7]])
@@ -63,7 +63,9 @@ def test_wrong_second_derivatives_are_found():
 def test_a_cotangent_that_is_cut_is_found():
     cut = with_rule(lambda g, x: 3.0 * eg.stop_gradient(g) * x**2)
     with pytest.raises(AssertionError, match="order 2, cotangent 0"):
-        check_grads(cut, [X])
+        check_grads(cut, [X], modes=["reverse"])
+    with pytest.raises(AssertionError, match=r"order 1, .*, forward: .* got 0$"):
+        check_grads(cut, [X])  # forward mode transposes the rule, and finds nothing
 
 
 def test_a_gradient_that_is_none_must_be_zero():
@@ -136,9 +138,54 @@ def test_tolerances_are_heeded():
         check_grads(off, [X], rtol=1e-5, atol=1e-5)
 
 
-def test_unknown_mode():
-    with pytest.raises(ValueError, match="sideways"):
-        check_grads(eg.exp, [X], modes=("reverse", "sideways"))
+class WrongForwards(eg.ForwardAccumulator):
+    """Forward mode with the opposite sign."""
+
+    def jvp(self, primals, unconnected_gradients="none"):
+        moved = super().jvp(primals, unconnected_gradients)
+        return eg.nest.map_structure(lambda t: -t, moved)
+
+
+def test_each_mode_is_checked_by_itself(monkeypatch):
+    wrong = with_rule(lambda g, x: 2.0 * g * x**2)
+    for modes in (["reverse"], ["forward"], ["forward", "reverse"]):
+        with pytest.raises(AssertionError, match=f"order 1, .*, {modes[0]}: expected"):
+            check_grads(wrong, [X], modes=modes)
+    monkeypatch.setattr(derivatives, "ForwardAccumulator", WrongForwards)
+    check_grads(eg.exp, [X], modes=["reverse"])
+    with pytest.raises(AssertionError, match=r"order 1, .*, forward: expected"):
+        check_grads(eg.exp, [X])
+
+
+def test_wrong_second_derivatives_are_found_over_either_mode():
+    frozen = with_rule(lambda g, x: 3.0 * g * eg.stop_gradient(x) ** 2)
+    nestings = {
+        ("reverse",): "reverse over reverse",
+        ("forward",): "forward over forward",
+        ("forward", "reverse"): "forward over reverse",
+    }
+    for modes, nesting in nestings.items():
+        check_grads(frozen, [X], order=1, modes=modes)
+        with pytest.raises(AssertionError, match=f"argument 0 .*, {nesting}: expected"):
+            check_grads(frozen, [X], modes=modes)
+
+
+def test_forward_mode_alone_checks_higher_orders():
+    check_grads(eg.tanh, [X], order=3, modes=["forward"])
+    check_grads(lambda x, y: eg.sum(x * y), [X, 2.0], modes=["forward"])
+
+
+@pytest.mark.parametrize(
+    "modes", [("reverse", "sideways"), "forward", ()], ids=["name", "string", "none"]
+)
+def test_unknown_modes(modes):
+    with pytest.raises(ValueError, match=r"check_grads: modes: expected a list.*got"):
+        check_grads(eg.exp, [X], modes=modes)
+
+
+def test_unknown_order():
+    with pytest.raises(ValueError, match="check_grads: order: expected at least 1"):
+        check_grads(eg.exp, [X], order=0)
 
 
 def test_nothing_to_check_passes():

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
-from ..operands import operand
+from ..operands import operand, refuse_complex
 from ..primitive import elementwise, primitive
 from .elementwise import (
     _product,
@@ -35,6 +35,7 @@ from .special import _normal_cdf, density, ndtr
 
 @primitive()
 def _leaky_relu(xp: Any, x: Any, negative_slope: float) -> Any:
+    refuse_complex("leaky_relu", x)
     return xp.where(x > 0, x, negative_slope * x)
 
 
@@ -70,16 +71,21 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return clip(x, min_val, max_val)
 
 
+def _hard_sigmoid(xp: Any, x: Any) -> Any:
+    refuse_complex("hard_sigmoid", x)
+    return xp.clip(x / 6 + 0.5, 0, 1)
+
+
 hard_sigmoid = elementwise(
     "hard_sigmoid",
     d=lambda g, x: _where((x > -3.0) & (x < 3.0), g / 6.0, 0.0),
-    forward=lambda xp, x: xp.clip(x / 6 + 0.5, 0, 1),
+    forward=_hard_sigmoid,
     doc="x / 6 + 1/2, limited to [0, 1]; the derivative at -3 and 3 is 0.",
 )
 hard_swish = elementwise(
     "hard_swish",
     d=lambda g, x: _where(x < 3.0, _where(x > -3.0, product(g, x / 3.0 + 0.5), 0.0), g),
-    forward=lambda xp, x: _product(xp, xp.clip(x / 6 + 0.5, 0, 1), x),
+    forward=lambda xp, x: _product(xp, _hard_sigmoid(xp, x), x),
     doc="x hard_sigmoid(x); the derivative is 0 at -3 and 1 at 3.",
 )
 
@@ -99,6 +105,7 @@ def threshold(x: Any, threshold: float, value: Any) -> Any:
 
 @primitive()
 def _elu(xp: Any, x: Any, alpha: float, width: float, scale: float) -> Any:
+    refuse_complex("elu", x)
     below = alpha * xp.expm1(xp.minimum(x, 0) / width)
     return scale * xp.where(x > 0, x, below)
 
@@ -145,10 +152,7 @@ log_sigmoid = elementwise(
 
 
 def _softsign(xp: Any, x: Any) -> Any:
-    if x.dtype.kind == "c":
-        raise DTypeError(
-            f"softsign: expected real numbers, got {x.dtype}; write x / (1 + abs(x))"
-        )
+    refuse_complex("softsign", x)
     return xp.where(xp.isinf(x), xp.sign(x), x / (1 + xp.abs(x)))
 
 

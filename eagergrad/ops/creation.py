@@ -12,7 +12,7 @@ import numpy as np
 from ..device import Device, device_of, resolve
 from ..errors import DTypeError, ShapeError
 from ..operands import SCALARS, holds_tensor, operand
-from ..tensor import INEXACT, Tensor, Variable, to_buffer, wrap
+from ..tensor import INEXACT, Tensor, Variable, as_dtype, to_buffer, wrap
 from .elementwise import astype, identity, settled, subtract, to
 from .reductions import _floating
 
@@ -60,7 +60,7 @@ def asarray(
 
 
 def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
-    if dtype is not None and x.dtype != np.dtype(dtype):
+    if dtype is not None and x.dtype != as_dtype(dtype):
         x = astype(x, dtype)
     return identity(x) if device is None else to(x, device)
 
@@ -75,7 +75,7 @@ def convert_to_tensor(value: Any, dtype: Any = None) -> Tensor:
     >>> convert_to_tensor(x) is x
     True
     """
-    wanted = None if dtype is None else np.dtype(dtype)
+    wanted = None if dtype is None else as_dtype(dtype, "convert_to_tensor")
     if isinstance(value, Tensor):
         if wanted is not None and value.dtype != wanted:
             raise ShapeError(
@@ -140,6 +140,7 @@ def full(
     """
     if dtype is None:
         dtype = to_buffer(fill_value, device="cpu").dtype
+    dtype = as_dtype(dtype, "full")
     lengths = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
     target = resolve(device)
     if target.kind == "cpu":
@@ -203,6 +204,7 @@ def arange(
     if dtype is None:
         whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
         dtype = np.int64 if whole else np.float32
+    dtype = as_dtype(dtype, "arange")
     return _made(lambda xp: xp.arange(start, stop, step, dtype), device, dtype)
 
 
@@ -245,5 +247,5 @@ def eye(
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    dtype = np.float32 if dtype is None else dtype
+    dtype = np.float32 if dtype is None else as_dtype(dtype, "eye")
     return _made(lambda xp: xp.eye(n, m, k, dtype), device, dtype)

@@ -15,7 +15,7 @@ from .reductions import _floating
 def _dropped(xp: Any, x: Any, rate: float, key: int, offset: int) -> Any:
     chance = philox.uniform(xp, key, offset, x.size, np.float32).reshape(x.shape)
     grown = x / (1.0 - rate) if rate < 1 else x  # none of which is kept
-    return xp.where(chance >= rate, grown, xp.zeros((), x.dtype))
+    return xp.where(chance >= rate, grown, xp.zeros((), x.dtype)).astype(x.dtype)
 
 
 _dropout = linear(

@@ -7,16 +7,18 @@ gradient: such rules are written with ``quotient`` and ``product``.
 
 from __future__ import annotations
 
+import cmath
+import math
 from typing import Any
 
 import numpy as np
 
 from ..device import backend_of, device_of, resolve
 from ..errors import ShapeError
-from ..operands import operand, operands
+from ..operands import operand, operands, refuse_complex
 from ..primitive import constant, elementwise, linear
 from ..tape import active, left
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, as_dtype, wrap
 
 # ------------------------------------------------------- products that mind zeros
 
@@ -95,9 +97,13 @@ def _power_base(g: Any, a: Any, b: Any) -> Any:
 
 def _power_exponent(g: Any, a: Any, y: Any) -> Any:
     # y log(a); real powers of a negative base have no derivative: 0, as at a = 0
+    of_complex = y.dtype.kind == "c"
+    if isinstance(a, complex) or (of_complex and isinstance(a, (int, float))):
+        return g * y * cmath.log(a) if a else g * 0.0
     if isinstance(a, (int, float)):
-        return g * y * float(np.log(a)) if a > 0 else g * 0.0
-    return product(_where(a > 0, g, 0.0), y * log(_where(a > 0, a, 1.0)))
+        return g * y * math.log(a) if a > 0 else g * 0.0
+    valid = a != 0 if of_complex else a > 0
+    return product(_where(valid, g, 0.0), y * log(_where(valid, a, 1.0)))
 
 
 _power = elementwise("power", d=(_power_base, _power_exponent), domain=(0.3, 2.3))
@@ -124,12 +130,29 @@ sqrt = elementwise("sqrt", d=lambda g, y: quotient(0.5 * g, y), domain=(0.1, 4.0
 
 def _absolute_rule(g: Any, x: Any) -> Any:
     # sign is constant along the real line only
-    return g * (quotient(x, absolute(x)) if x.dtype.kind == "c" else sign(x))
+    return g * (quotient(x, absolute(x)) if x.dtype.kind == "c" else _sign(x))
 
 
 absolute = elementwise("absolute", d=_absolute_rule)
 abs = absolute
-sign = constant("sign", 1, doc="-1, 0 or 1 by the sign of each element.")
+_sign = constant("sign", 1)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 by the sign of each element; z / |z| of complex z.
+
+    Of real numbers it has no gradient; at z = 0 value and gradient are 0.
+
+    >>> sign(tensor([-2.0, 0.0])).tolist(), sign(tensor(3 + 4j)).numpy().round(1)
+    ([-1.0, 0.0], np.complex64(0.6+0.8j))
+    """
+    x = operand(x, "sign")
+    if x.dtype.kind != "c":
+        return _sign(x)
+    z = _where(x == 0, 1.0, x)
+    return _where(x == 0, 0.0, z / absolute(z))
+
+
 floor = constant("floor", 1)
 ceil = constant("ceil", 1)
 rint = constant("rint", 1)
@@ -228,11 +251,23 @@ gate = elementwise(
     numpy=_gate,
     doc="g where y > 0, else 0: the derivative of relu.",
 )
+
+
+def _relu(xp: Any, x: Any) -> Any:
+    refuse_complex("relu", x)
+    return xp.maximum(x, 0)
+
+
+def _relu_numpy(x: Any) -> Any:
+    zero = _ZERO.get(x.dtype.char)
+    return _relu(np, x) if zero is None else np.maximum(x, zero)
+
+
 relu = elementwise(
     "relu",
     d=lambda g, y: gate(g, y),
-    forward=lambda xp, x: xp.maximum(x, 0),
-    numpy=lambda x: np.maximum(x, _ZERO.get(x.dtype.char, 0)),
+    forward=_relu,
+    numpy=_relu_numpy,
     doc="max(x, 0); the derivative at 0 is 0.",
 )
 
@@ -374,7 +409,7 @@ def astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Tensor:
     [1]
     """
     x = operand(x, "astype")
-    dtype = np.dtype(dtype)
+    dtype = as_dtype(dtype, "astype")
     if device is not None:
         x = to(x, device)
     if not copy and x.dtype == dtype:

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from ..operands import operand, shared
 from ..primitive import linear
-from ..tensor import Tensor, to_buffer, wrap
+from ..tensor import Tensor, as_dtype, to_buffer, wrap
 from .indexing import _getitem, getitem
 from .reductions import is_half
 from .shapes import _axis, broadcast_to, ravel
@@ -242,5 +242,5 @@ def one_hot(indices: Any, depth: int, dtype: Any = "float32") -> Any:
     """
     x = operand(indices, "one_hot")
     found = index_buffer("one_hot", x, x)
-    xp = x.device.backend.xp
-    return wrap((found[..., None] == xp.arange(depth)).astype(np.dtype(dtype)))
+    hit = found[..., None] == x.device.backend.xp.arange(depth)
+    return wrap(hit.astype(as_dtype(dtype, "one_hot")))

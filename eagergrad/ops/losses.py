@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device import backend_of
 from ..errors import ShapeError
-from ..operands import operand
+from ..operands import operand, refuse_complex
 from ..primitive import elementwise
 from ..tensor import Tensor
 from .clipping import _unit
@@ -33,6 +33,7 @@ from .shapes import concatenate, reshape, stack
 
 
 def _sigmoid_loss_forward(xp: Any, a: Any, b: Any) -> Any:
+    refuse_complex("sigmoid_cross_entropy", a, b)
     # (1 - b) softplus(a) + b softplus(-a), where both softplus share log1p(exp(-|a|))
     size = xp.abs(a)
     weight = xp.where(a > 0, 1 - b, b)

@@ -17,6 +17,8 @@ from .shapes import reshape
 
 @primitive()
 def _softmax(xp: Any, x: Any, axis: int) -> Any:
+    if not x.size:
+        return x  # nothing has no largest element
     e = xp.exp(x - x.max(axis=axis, keepdims=True))
     y = e / _total(xp, e, axis, True)
     return y if not is_half(x) else y.astype(x.dtype)
@@ -39,6 +41,8 @@ def softmax(x: Any, axis: int = -1) -> Any:
 
 @primitive()
 def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
+    if not x.size:
+        return x
     z = x - x.max(axis=axis, keepdims=True)
     y = z - xp.log(_total(xp, xp.exp(z), axis, True))
     return y if not is_half(x) else y.astype(x.dtype)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError
-from ..operands import operand
+from ..operands import operand, refuse_complex
 from ..primitive import constant, elementwise, linear, primitive
 from .elementwise import (
+    _sign,
     _where,
     imag,
     isfinite,
@@ -23,7 +24,6 @@ from .elementwise import (
     real,
     rint,
     sigmoid,
-    sign,
 )
 from .reductions import _floating, all
 from .trigonometry import arctan2, rad2deg
@@ -84,7 +84,7 @@ logaddexp2 = elementwise(
 signbit = constant("signbit", 1, doc="Whether the sign is minus, also that of -0.0.")
 copysign = elementwise(
     "copysign",
-    d=(lambda g, a, b: _where(signbit(b), -g, g) * sign(a), None),
+    d=(lambda g, a, b: _where(signbit(b), -g, g) * _sign(a), None),
     doc="The size of a with the sign of b; the gradient of a is 0 at a = 0.",
 )
 fmod = elementwise(
@@ -185,8 +185,18 @@ def nan_to_num(
     return _nan_to_num(x, nan, posinf, neginf)
 
 
-isposinf = constant("isposinf", 1, lambda xp, x: x == math.inf, "Whether it is +inf.")
-isneginf = constant("isneginf", 1, lambda xp, x: x == -math.inf, "Whether it is -inf.")
+def _isposinf(xp: Any, x: Any) -> Any:
+    refuse_complex("isposinf", x)
+    return x == math.inf
+
+
+def _isneginf(xp: Any, x: Any) -> Any:
+    refuse_complex("isneginf", x)
+    return x == -math.inf
+
+
+isposinf = constant("isposinf", 1, _isposinf, "Whether it is +inf.")
+isneginf = constant("isneginf", 1, _isneginf, "Whether it is -inf.")
 
 
 @primitive(arrays=2, constant=True)

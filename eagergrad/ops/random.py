@@ -14,7 +14,7 @@ import numpy as np
 from ..device import Device, resolve
 from ..errors import DTypeError
 from ..operands import operand
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, as_dtype, wrap
 from . import philox
 
 Size = int | Sequence[int] | None
@@ -99,9 +99,12 @@ class Generator:
         device: Device | str | None,
     ) -> Tensor:
         """Draw, then map along the line (offset, slope)."""
-        dtype = np.dtype(dtype)
+        dtype = as_dtype(dtype, f"random.{kind}")
         if dtype.kind != "f":
-            raise DTypeError(f"random.{kind}: expected a floating dtype, got {dtype}")
+            raise DTypeError(
+                f"random.{kind}: expected float16, float32 or float64, got {dtype}; "
+                "draw one of these and cast it with astype"
+            )
         size = () if size is None else size
         shape = tuple(size) if isinstance(size, Sequence) else (size,)
         count = math.prod(shape)

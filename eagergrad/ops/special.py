@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError
+from ..operands import refuse_complex
 from ..primitive import elementwise, primitive
 from .elementwise import (
+    _sign,
     _where,
     exp,
     log,
     product,
     quotient,
     sigmoid,
-    sign,
 )
 from .reductions import _floating, is_half
 
@@ -178,6 +179,7 @@ digamma = _unary(
 
 
 def _polygamma_forward(xp: Any, x: Any, n: int) -> Any:
+    refuse_complex("polygamma, the gradient of digamma", x)
     if is_half(x):
         return _polygamma_forward(xp, x.astype(np.float32), n).astype(x.dtype)
     found = _function(xp, "polygamma")
@@ -261,12 +263,12 @@ i1 = _unary(
 )
 i0e = _unary(
     "i0e",
-    lambda g, x, y: g * (i1e(x) - sign(x) * y),
+    lambda g, x, y: g * (i1e(x) - _sign(x) * y),
     doc="exp(-|x|) i0(x); the derivative at 0 is 0.",
 )
 i1e = _unary(
     "i1e",
-    lambda g, x, y: g * (i0e(x) - _bessel_quotient(x, 1, True) - sign(x) * y),
+    lambda g, x, y: g * (i0e(x) - _bessel_quotient(x, 1, True) - _sign(x) * y),
     doc="exp(-|x|) i1(x).",
 )
 
@@ -301,7 +303,7 @@ def _bessel_quotient(xp: Any, x: Any, n: int, scaled: bool) -> Any:
 @_bessel_quotient.vjp
 def _bessel_quotient_rule(g: Any, x: Any, y: Any, n: int, scaled: bool) -> Any:
     slope = x * _bessel_quotient(x, n + 1, scaled)
-    return g * (slope - sign(x) * y if scaled else slope)
+    return g * (slope - _sign(x) * y if scaled else slope)
 
 
 # ----------------------------------------------------------- logarithms that mind zeros
@@ -350,6 +352,7 @@ xlog1py = elementwise(
 
 
 def _entr(xp: Any, x: Any) -> Any:
+    refuse_complex("entr", x)
     y = 0 - x * xp.log(xp.where(x > 0, x, 1))  # +0 at 0
     return xp.where(x < 0, -xp.inf, y)
 

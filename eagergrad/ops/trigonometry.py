@@ -128,7 +128,8 @@ def _sinc_slope_forward(xp: Any, x: Any, order: int) -> Any:
         series = series * (v * v) + sign / (math.factorial(j) * (order + j + 1))
     series = series * v if order & 1 else series
     u = xp.where(small, xp.ones((), u.dtype), u)
-    r = (x - 2 * xp.rint(0.5 * x)) * math.pi  # pi x without whole turns, exactly
+    turns = 2 * xp.rint(0.5 * x.real)
+    r = (x - turns) * math.pi  # pi x without whole turns, exactly
     sines, cosines = xp.sin(r), xp.cos(r)
     turned = (sines, cosines, -sines, -cosines)
     far = sines / u
