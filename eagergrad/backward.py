@@ -237,10 +237,14 @@ def _applied(
 
 def _filled(node: Node, pieces: Sequence[Any], lift: bool) -> tuple[Any, ...]:
     """The cotangents of several outputs, with zeros for those that were not used."""
-    zeros_of = [backend_of(y).xp.zeros_like(y) for y in node.saved[0]]
+
+    def zeros_of(y: Any) -> Any:
+        zero = backend_of(y).xp.zeros_like(y)
+        return wrap(zero) if lift else zero
+
     return tuple(
-        piece if piece is not None else wrap(zero) if lift else zero
-        for piece, zero in zip(pieces, zeros_of, strict=True)
+        zeros_of(y) if piece is None else piece
+        for piece, y in zip(pieces, node.saved[0], strict=True)
     )
 
 

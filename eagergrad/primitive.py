@@ -524,12 +524,15 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             for x in args[:arity]
         ]
         params = args[arity:]
-        if all(type(x) in SCALARS for x in inputs):
-            inputs[0] = operand(inputs[0], op.name)
         datas = [x if type(x) in SCALARS else x._data for x in inputs]
-        kind = next(type(x._data) for x in inputs if type(x) not in SCALARS)
+        for data in datas:
+            if type(data) not in SCALARS:
+                break
+        else:  # numbers alone: one of them must be an array
+            inputs[0] = operand(inputs[0], op.name)
+            data = datas[0] = inputs[0]._data
         try:
-            z = impl[kind](*datas, *params)
+            z = impl[type(data)](*datas, *params)
         except Exception as error:
             z = op.again(error, inputs, params)
         if z.dtype.char in "fdeD":
@@ -537,7 +540,7 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
         out = wrap(z)
         tapes = active()
         if tapes and op.recorded:
-            nodes = tuple(None if type(x) in SCALARS else x._node for x in inputs)
+            nodes = tuple([None if type(x) in SCALARS else x._node for x in inputs])
             tapes = recorders(tapes, nodes)
             if tapes:
                 saved = _saved(op, datas, out._data, nodes, params)
@@ -631,8 +634,10 @@ def _saved(
         like = nodes if op.arity > 1 else nodes[0]
         return _NOTHING if pick is None else pick(*arrays, y, like, params)
     return tuple(
-        _NOTHING if pick is None or node is None else pick(*arrays, y, node, params)
-        for pick, node in zip(op.picks, nodes, strict=True)
+        [
+            _NOTHING if pick is None or node is None else pick(*arrays, y, node, params)
+            for pick, node in zip(op.picks, nodes, strict=True)
+        ]
     )
 
 

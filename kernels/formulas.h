@@ -204,13 +204,13 @@ struct sigmoid_slope_dx {
 
 struct sigmoid {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = t3 ? T(1.0) : t2;
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
+    const T t0 = minimum(x, T(0.0));
+    const T t1 = exp(t0);
+    const T t2 = abs(x);
+    const T t3 = -t2;
+    const T t4 = exp(t3);
+    const T t5 = T(1.0) + t4;
+    const T t6 = t1 / t5;
     return t6;
   }
 };
@@ -245,13 +245,13 @@ struct softplus {
 
 struct softplus_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = t3 ? T(1.0) : t2;
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
+    const T t0 = minimum(x, T(0.0));
+    const T t1 = exp(t0);
+    const T t2 = abs(x);
+    const T t3 = -t2;
+    const T t4 = exp(t3);
+    const T t5 = T(1.0) + t4;
+    const T t6 = t1 / t5;
     const T t7 = g * t6;
     return t7;
   }
@@ -723,13 +723,13 @@ struct log_sigmoid {
 struct log_sigmoid_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = -x;
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const T t3 = exp(t2);
-    const bool t4 = t0 >= T(0.0);
-    const T t5 = t4 ? T(1.0) : t3;
-    const T t6 = T(1.0) + t3;
-    const T t7 = t5 / t6;
+    const T t1 = minimum(t0, T(0.0));
+    const T t2 = exp(t1);
+    const T t3 = abs(t0);
+    const T t4 = -t3;
+    const T t5 = exp(t4);
+    const T t6 = T(1.0) + t5;
+    const T t7 = t2 / t6;
     const T t8 = g * t7;
     return t8;
   }
@@ -817,13 +817,13 @@ struct silu {
 
 struct silu_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = t3 ? T(1.0) : t2;
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
+    const T t0 = minimum(x, T(0.0));
+    const T t1 = exp(t0);
+    const T t2 = abs(x);
+    const T t3 = -t2;
+    const T t4 = exp(t3);
+    const T t5 = T(1.0) + t4;
+    const T t6 = t1 / t5;
     const T t7 = T(1.0) - t6;
     const T t8 = t6 * t7;
     const bool t9 = t8 == T(0.0);
@@ -867,13 +867,13 @@ struct mish_dx {
     const T t9 = tanh(t8);
     const T t10 = t9 * t9;
     const T t11 = T(1.0) - t10;
-    const T t12 = abs(x);
-    const T t13 = -t12;
-    const T t14 = exp(t13);
-    const bool t15 = x >= T(0.0);
-    const T t16 = t15 ? T(1.0) : t14;
-    const T t17 = T(1.0) + t14;
-    const T t18 = t16 / t17;
+    const T t12 = minimum(x, T(0.0));
+    const T t13 = exp(t12);
+    const T t14 = abs(x);
+    const T t15 = -t14;
+    const T t16 = exp(t15);
+    const T t17 = T(1.0) + t16;
+    const T t18 = t13 / t17;
     const T t19 = t11 * t18;
     const bool t20 = t19 == T(0.0);
     const T t21 = t19 * x;
@@ -1121,13 +1121,13 @@ struct gelu_tanh {
     const T t3 = t2 * x;
     const T t4 = x + t3;
     const T t5 = T(1.5957691216057308) * t4;
-    const T t6 = abs(t5);
-    const T t7 = -t6;
-    const T t8 = exp(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = t9 ? T(1.0) : t8;
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
+    const T t6 = minimum(t5, T(0.0));
+    const T t7 = exp(t6);
+    const T t8 = abs(t5);
+    const T t9 = -t8;
+    const T t10 = exp(t9);
+    const T t11 = T(1.0) + t10;
+    const T t12 = t7 / t11;
     const T t13 = t0 * t12;
     return t13;
   }
@@ -1140,13 +1140,13 @@ struct gelu_tanh_dx {
     const T t2 = t1 * x;
     const T t3 = x + t2;
     const T t4 = T(1.5957691216057308) * t3;
-    const T t5 = abs(t4);
-    const T t6 = -t5;
-    const T t7 = exp(t6);
-    const bool t8 = t4 >= T(0.0);
-    const T t9 = t8 ? T(1.0) : t7;
-    const T t10 = T(1.0) + t7;
-    const T t11 = t9 / t10;
+    const T t5 = minimum(t4, T(0.0));
+    const T t6 = exp(t5);
+    const T t7 = abs(t4);
+    const T t8 = -t7;
+    const T t9 = exp(t8);
+    const T t10 = T(1.0) + t9;
+    const T t11 = t6 / t10;
     const T t12 = T(0.134145) * x;
     const T t13 = t12 * x;
     const T t14 = T(1.0) + t13;
@@ -1185,22 +1185,22 @@ struct sigmoid_loss {
 struct sigmoid_loss_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const T t0 = T(1.0) - b;
-    const T t1 = abs(a);
-    const T t2 = -t1;
-    const T t3 = exp(t2);
-    const bool t4 = a >= T(0.0);
-    const T t5 = t4 ? T(1.0) : t3;
-    const T t6 = T(1.0) + t3;
-    const T t7 = t5 / t6;
+    const T t1 = minimum(a, T(0.0));
+    const T t2 = exp(t1);
+    const T t3 = abs(a);
+    const T t4 = -t3;
+    const T t5 = exp(t4);
+    const T t6 = T(1.0) + t5;
+    const T t7 = t2 / t6;
     const T t8 = t0 * t7;
     const T t9 = -a;
-    const T t10 = abs(t9);
-    const T t11 = -t10;
-    const T t12 = exp(t11);
-    const bool t13 = t9 >= T(0.0);
-    const T t14 = t13 ? T(1.0) : t12;
-    const T t15 = T(1.0) + t12;
-    const T t16 = t14 / t15;
+    const T t10 = minimum(t9, T(0.0));
+    const T t11 = exp(t10);
+    const T t12 = abs(t9);
+    const T t13 = -t12;
+    const T t14 = exp(t13);
+    const T t15 = T(1.0) + t14;
+    const T t16 = t11 / t15;
     const T t17 = b * t16;
     const T t18 = t8 - t17;
     const T t19 = g * t18;
@@ -1445,13 +1445,13 @@ struct logaddexp_da {
     const bool t3 = t0 && T(t2);
     const T t4 = a - b;
     const T t5 = t3 ? T(0.0) : t4;
-    const T t6 = abs(t5);
-    const T t7 = -t6;
-    const T t8 = exp(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = t9 ? T(1.0) : t8;
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
+    const T t6 = minimum(t5, T(0.0));
+    const T t7 = exp(t6);
+    const T t8 = abs(t5);
+    const T t9 = -t8;
+    const T t10 = exp(t9);
+    const T t11 = T(1.0) + t10;
+    const T t12 = t7 / t11;
     const T t13 = g * t12;
     return t13;
   }
@@ -1465,13 +1465,13 @@ struct logaddexp_db {
     const bool t3 = t0 && T(t2);
     const T t4 = b - a;
     const T t5 = t3 ? T(0.0) : t4;
-    const T t6 = abs(t5);
-    const T t7 = -t6;
-    const T t8 = exp(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = t9 ? T(1.0) : t8;
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
+    const T t6 = minimum(t5, T(0.0));
+    const T t7 = exp(t6);
+    const T t8 = abs(t5);
+    const T t9 = -t8;
+    const T t10 = exp(t9);
+    const T t11 = T(1.0) + t10;
+    const T t12 = t7 / t11;
     const T t13 = g * t12;
     return t13;
   }
@@ -1486,13 +1486,13 @@ struct logaddexp2_da {
     const T t4 = a - b;
     const T t5 = t4 * T(0.6931471805599453);
     const T t6 = t3 ? T(0.0) : t5;
-    const T t7 = abs(t6);
-    const T t8 = -t7;
-    const T t9 = exp(t8);
-    const bool t10 = t6 >= T(0.0);
-    const T t11 = t10 ? T(1.0) : t9;
-    const T t12 = T(1.0) + t9;
-    const T t13 = t11 / t12;
+    const T t7 = minimum(t6, T(0.0));
+    const T t8 = exp(t7);
+    const T t9 = abs(t6);
+    const T t10 = -t9;
+    const T t11 = exp(t10);
+    const T t12 = T(1.0) + t11;
+    const T t13 = t8 / t12;
     const T t14 = g * t13;
     return t14;
   }
@@ -1507,15 +1507,25 @@ struct logaddexp2_db {
     const T t4 = b - a;
     const T t5 = t4 * T(0.6931471805599453);
     const T t6 = t3 ? T(0.0) : t5;
-    const T t7 = abs(t6);
-    const T t8 = -t7;
-    const T t9 = exp(t8);
-    const bool t10 = t6 >= T(0.0);
-    const T t11 = t10 ? T(1.0) : t9;
-    const T t12 = T(1.0) + t9;
-    const T t13 = t11 / t12;
+    const T t7 = minimum(t6, T(0.0));
+    const T t8 = exp(t7);
+    const T t9 = abs(t6);
+    const T t10 = -t9;
+    const T t11 = exp(t10);
+    const T t12 = T(1.0) + t11;
+    const T t13 = t8 / t12;
     const T t14 = g * t13;
     return t14;
+  }
+};
+
+struct copysign_da {
+  template <class T> EG_FN T operator()(T g, T a, T y) const {
+    const T t0 = sign(a);
+    const T t1 = sign(y);
+    const T t2 = t0 * t1;
+    const T t3 = g * t2;
+    return t3;
   }
 };
 
@@ -1680,6 +1690,7 @@ struct heaviside_db {
   X(logaddexp_db, 3) \
   X(logaddexp2_da, 3) \
   X(logaddexp2_db, 3) \
+  X(copysign_da, 3) \
   X(fmod_db, 4) \
   X(fmax_da, 3) \
   X(fmax_db, 3) \
@@ -1774,6 +1785,7 @@ struct heaviside_db {
   X(logaddexp_db, 3) \
   X(logaddexp2_da, 3) \
   X(logaddexp2_db, 3) \
+  X(copysign_da, 3) \
   X(fmod_db, 4) \
   X(fmax_da, 3) \
   X(fmax_db, 3) \

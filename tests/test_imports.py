@@ -18,7 +18,7 @@ FLOORS = {
     2: "kernels tape",
     3: "tensor host_kernels",
     4: "operands primitive",
-    5: "ops.elementwise ops.philox",
+    5: "ops.elementwise ops.masks ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
     7: (
         "ops.neural ops.creation ops.random ops.trigonometry ops.special "

@@ -13,7 +13,6 @@ from ..errors import DTypeError, ShapeError
 from ..operands import operand, refuse_complex
 from ..primitive import elementwise, primitive
 from .elementwise import (
-    _product,
     _sigmoid,
     _where,
     absolute,
@@ -27,6 +26,7 @@ from .elementwise import (
     tanh,
     where,
 )
+from .masks import masked_product
 from .reductions import _floating, is_half
 from .special import _normal_cdf, density, ndtr
 
@@ -85,7 +85,7 @@ hard_sigmoid = elementwise(
 hard_swish = elementwise(
     "hard_swish",
     d=lambda g, x: _where(x < 3.0, _where(x > -3.0, product(g, x / 3.0 + 0.5), 0.0), g),
-    forward=lambda xp, x: _product(xp, _hard_sigmoid(xp, x), x),
+    forward=lambda xp, x: masked_product(xp, _hard_sigmoid(xp, x), x),
     doc="x hard_sigmoid(x); the derivative is 0 at -3 and 1 at 3.",
 )
 

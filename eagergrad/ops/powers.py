@@ -84,7 +84,7 @@ logaddexp2 = elementwise(
 signbit = constant("signbit", 1, doc="Whether the sign is minus, also that of -0.0.")
 copysign = elementwise(
     "copysign",
-    d=(lambda g, a, b: _where(signbit(b), -g, g) * _sign(a), None),
+    d=(lambda g, a, y: g * (_sign(a) * _sign(y)), None),
     doc="The size of a with the sign of b; the gradient of a is 0 at a = 0.",
 )
 fmod = elementwise(

@@ -12,8 +12,9 @@ from ..operands import operand
 from ..primitive import linear, primitive
 from ..tensor import Tensor
 from .creation import full
-from .elementwise import _astype_op, _product, _where, astype, exp, product
+from .elementwise import _astype_op, _where, astype, exp, product
 from .gathering import take_along_axis
+from .masks import masked_product
 from .reductions import _floating, is_half, sum
 from .shapes import _axis, broadcast_to, concatenate, reshape
 from .sorting import _laid
@@ -125,12 +126,12 @@ def _recurrence(xp: Any, x: Any, b: Any, axis: int, reverse: bool) -> Any:
         plain = _doubled(np, x.copy(), y.copy(), axis, np.multiply)
         y = plain if not np.isnan(plain).any() else _doubled(np, x, y, axis, _reset)
     else:
-        y = _doubled(xp, x, y, axis, lambda a, b: _product(xp, a, b))
+        y = _doubled(xp, x, y, axis, lambda a, b: masked_product(xp, a, b))
     return (y[back] if reverse else y).astype(b.dtype)
 
 
 def _reset(a: Any, b: Any) -> Any:
-    return _product(np, a, b)
+    return masked_product(np, a, b)
 
 
 def _doubled(xp: Any, x: Any, y: Any, axis: int, times: Any) -> Any:
