@@ -32,19 +32,19 @@ from .errors import EagergradError
 from .primitive import OPS, Op, lowered
 from .tensor import INEXACT
 
-# What kernels/math.h has in a form that compilers vectorise on the host.
+# What kernels/functions.h has in a form that compilers vectorise on the host.
 VECTORISED = frozenset(
-    "abs exp exp2 expm1 log log1p log2 log10 tanh erf erfc sqrt floor ceil rint trunc "
-    "maximum minimum copysign sign".split()
+    "abs sign sqrt fabs floor ceil trunc rint exp exp2 expm1 log log2 log10 log1p sinh "
+    "cosh tanh atan asin acos erf erfc copysign maximum minimum".split()
 )
-# What it has besides, and CUDA: on the host these stay with NumPy.
-SCALAR = frozenset(
-    "sin cos tan sinh cosh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot "
-    "cbrt power fmod".split()
-)
-ARITY = {"maximum": 2, "minimum": 2, "copysign": 2, "arctan2": 2, "hypot": 2}
-ARITY |= {"power": 2, "fmod": 2}
-RENAMED = {"absolute": "abs", "fabs": "abs", "pow": "power", "round": "rint"}
+# What it has besides: on the host, formulas with these stay with NumPy.
+SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
+ARITY = dict.fromkeys("copysign maximum minimum pow atan2 hypot fmod".split(), 2)
+# NumPy's names for them, where they differ.
+RENAMED = {"absolute": "abs", "power": "pow"} | {
+    f"arc{name}": f"a{name}"
+    for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")
+}
 
 
 class NotAFormulaError(EagergradError):

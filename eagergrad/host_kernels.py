@@ -41,6 +41,8 @@ FLAGS = (
     "-std=c++17 -O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math "
     "-fPIC -shared -fvisibility=hidden"
 ).split()
+if platform.machine() in ("x86_64", "AMD64"):
+    FLAGS.append("-mprefer-vector-width=512")  # where there are such; else no matter
 DTYPES = "efd"  # of the loops, in the order of NumPy's search for one
 
 
@@ -128,10 +130,14 @@ def warm_up(names: Iterable[str] | None = None) -> int:
 
 def source(kernel: Kernel) -> str:
     """The program that is compiled for a kernel."""
-    return (
-        f'#include "host.h"\n\nnamespace eg {{\n\n{kernel.text}\n\n}}\n\n'
-        f"EG_ELEMENTWISE({kernel.name}, {kernel.inputs})\n"
-    )
+    if kernel.text:
+        body = f"namespace eg {{\n\n{kernel.text}\n\n}}  // namespace eg\n"
+    else:
+        body = f'#include "{kernel.header}"\n'
+    call = f"EG_ELEMENTWISE({kernel.name}, {kernel.inputs})"
+    if kernel.signature:
+        call = f"EG_ROWS({kernel.name})"
+    return f'#include "host.h"\n\n{body}\n{call}\n'
 
 
 @functools.cache
@@ -226,8 +232,12 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
     """NumPy's ufunc of a compiled kernel's loops."""
     count = len(DTYPES)
     loops = (_POINTER * count).in_dll(built, "eg_loops")
-    operands = kernel.inputs + kernel.outputs
-    numbers = [np.dtype(char).num for char in DTYPES for _ in range(operands)]
+    letters = kernel.operands.replace(">", "")
+    numbers = [
+        np.dtype(np.int64 if letter == "i" else dtype).num
+        for dtype in DTYPES
+        for letter in letters
+    ]
     types = ctypes.create_string_buffer(bytes(numbers))
     data = (_POINTER * count)()
     name = kernel.name.encode()

@@ -1,8 +1,7 @@
 """The sources in kernels/, which kernels there are, and where compiled ones are kept.
 
 A kernel is known by its name.  Those printed from rules (``silu``, ``silu_dx``) stand
-in formulas.h; those written by hand are listed here with their core dimensions, in the
-notation of NumPy's generalized universal functions.
+in formulas.h; those written by hand say what their operands are in their OPERANDS.
 """
 
 from __future__ import annotations
@@ -28,14 +27,32 @@ def folder() -> Path:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a kernel takes and gives; ``signature`` is None for an elementwise one."""
+    """What a kernel takes and gives, and its C++."""
 
     name: str
-    inputs: int
-    text: str  # its C++, or the header it stands in
-    outputs: int = 1
-    signature: str | None = None
+    operands: str  # a letter for each: n row, s number, i integer; ">" before results
+    text: str = ""  # a formula; else the kernel stands in ``header``
+    header: str = ""
     vectorised: bool = True  # worth running on the host
+
+    @property
+    def inputs(self) -> int:
+        return self.operands.index(">")
+
+    @property
+    def outputs(self) -> int:
+        return len(self.operands) - self.inputs - 1
+
+    @property
+    def signature(self) -> str | None:
+        """The core dimensions, as NumPy writes them; None for an elementwise kernel."""
+        if "n" not in self.operands:
+            return None
+        sides = self.operands.split(">")
+        return "->".join(
+            ",".join("(n)" if letter == "n" else "()" for letter in side)
+            for side in sides
+        )
 
 
 @functools.cache
@@ -48,10 +65,21 @@ def catalogue() -> dict[str, Kernel]:
     }
     everything, _, hosted = text.partition("#define EG_HOST_FORMULAS")
     names = {name for name, _ in _listed(hosted)}
-    return {
-        name: Kernel(name, int(arity), bodies[name], vectorised=name in names)
+    found = {
+        name: Kernel(
+            name, "s" * int(arity) + ">s", bodies[name], vectorised=name in names
+        )
         for name, arity in _listed(everything)
     }
+    for header in HEADERS:
+        text = (folder() / header).read_text()
+        for name, operands in re.findall(_OPERANDS, text):
+            found[name] = Kernel(name, operands, header=header)
+    return found
+
+
+HEADERS = ("rows.h", "updates.h")  # of kernels written by hand
+_OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"
 
 
 def _listed(text: str) -> list[tuple[str, str]]:

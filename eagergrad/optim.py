@@ -17,6 +17,7 @@ import numpy as np
 
 from .device import Device, device_of
 from .errors import DeviceError, DTypeError, GradientError, ShapeError
+from .primitive import kernel
 from .tensor import Reference, Tensor, Variable
 
 Pairs = Iterable[tuple[Any, Variable]]
@@ -46,6 +47,7 @@ class Group:
         self.views: list[Any] = [None] * len(variables)  # what the variables were given
         self.flat: Any = None  # what those are views of
         self.step = 0
+        self.kernel: Any = None  # makes the whole update in one pass
         self.slots: Slots = {}
         self.blocks: list[tuple[slice, Slots]] = []
 
@@ -99,10 +101,17 @@ class Group:
 class Optimizer:
     """What the optimizers share: checks, groups, and the state of variables.
 
-    A subclass names its state in ``_slots`` and writes ``_update``.
+    A subclass names its state in ``_slots`` and writes ``_update``; where there are
+    kernels, the one it names makes the update, of the values, their gradients, the
+    state and its ``_factors``.
     """
 
     _slots: tuple[str, ...] = ()
+    _kernel = ""
+
+    def __init_subclass__(cls) -> None:
+        if "_update" in vars(cls) and "_factors" not in vars(cls):
+            cls._kernel = ""  # the inherited one makes another update
 
     def __init__(self, learning_rate: float):
         self.learning_rate = learning_rate
@@ -138,6 +147,12 @@ class Optimizer:
                 group.step += 1
                 own = [gradients[place] for place in group.places]
                 flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
+                if group.kernel is not None:
+                    state = group.slots.values()
+                    factors = self._factors(group.step, rate)
+                    group.kernel(group.flat, flat, *state, *factors, out=(flat, *state))
+                    group.store(flat)
+                    continue
                 for block, slots in group.blocks:
                     w, g = group.flat[block], flat[block]
                     update = self._update(group, slots, w, g, rate)
@@ -168,7 +183,13 @@ class Optimizer:
             group = Group([variables[place] for place in places], places, device)
             with group.current:
                 group.restore(self._slots, [states[place] for place in places])
+            if group.dtype.kind == "f":
+                group.kernel = kernel(self._kernel, device.backend)
             self._groups.append(group)
+
+    def _factors(self, step: int, rate: float) -> tuple[float, ...]:
+        """The numbers that the kernel takes, in its order."""
+        raise NotImplementedError
 
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         """What to subtract from the values w, of which g is the gradient.
@@ -220,6 +241,8 @@ class SGD(Optimizer):
     [0.5]
     """
 
+    _kernel = "sgd"
+
     def __init__(
         self, learning_rate: float, momentum: float = 0.0, weight_decay: float = 0.0
     ):
@@ -227,6 +250,11 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.weight_decay = weight_decay
         self._slots = ("velocity",) if momentum else ()
+        self._kernel = self._kernel and ("momentum" if momentum else "sgd")
+
+    def _factors(self, step: int, rate: float) -> tuple[float, ...]:
+        own = (self.momentum,) if self.momentum else ()
+        return (*own, rate, self.weight_decay)
 
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         if self.weight_decay:
@@ -255,6 +283,7 @@ class Adam(Optimizer):
     """
 
     _slots = ("mu", "nu")
+    _kernel = "adam"
 
     def __init__(
         self,
@@ -268,23 +297,28 @@ class Adam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
 
+    # The slots hold mu / (1 - b1) and nu / (1 - b2).  These factors and the corrections
+    # are scalars, taken out of the arrays to save passes over them: with
+    # c = sqrt((1 - b2^t) / (1 - b2)) the update is
+    #   lr c (1 - b1) / (1 - b1^t)  *  mu / (sqrt(nu) + c epsilon)
+
+    def _factors(self, step: int, rate: float) -> tuple[float, ...]:
+        b1, b2 = self.beta_1, self.beta_2
+        c = math.sqrt((1.0 - b2**step) / (1.0 - b2))
+        return b1, b2, rate * c * (1.0 - b1) / (1.0 - b1**step), c * self.epsilon, 0.0
+
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
-        # The slots hold mu / (1 - b1) and nu / (1 - b2).  These factors and the
-        # corrections are scalars, taken out of the arrays to save passes over them:
-        # with c = sqrt((1 - b2^t) / (1 - b2)) the update is
-        #   lr c (1 - b1) / (1 - b1^t)  *  mu / (sqrt(nu) + c epsilon)
         mu, nu = slots["mu"], slots["nu"]
-        b1, b2, t = self.beta_1, self.beta_2, group.step
-        c = math.sqrt((1.0 - b2**t) / (1.0 - b2))
-        mu *= group.scalar(b1)
+        b1, b2, factor, epsilon, _ = map(group.scalar, self._factors(group.step, rate))
+        mu *= b1
         mu += g
-        nu *= group.scalar(b2)
+        nu *= b2
         g *= g
         nu += g
         group.xp.sqrt(nu, g)
-        g += group.scalar(c * self.epsilon)
+        g += epsilon
         group.xp.divide(mu, g, g)
-        g *= group.scalar(rate * c * (1.0 - b1) / (1.0 - b1**t))
+        g *= factor
         return g
 
 
@@ -309,6 +343,9 @@ class AdamW(Adam):
     ):
         super().__init__(learning_rate, beta_1, beta_2, epsilon)
         self.weight_decay = weight_decay
+
+    def _factors(self, step: int, rate: float) -> tuple[float, ...]:
+        return *super()._factors(step, rate)[:-1], rate * self.weight_decay
 
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         update = super()._update(group, slots, w, g, rate)

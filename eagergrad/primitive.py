@@ -68,6 +68,8 @@ class Op:
         "entry",
         "form",
         "forward",
+        "fused",
+        "fused_rule",
         "impl",
         "joint",
         "keeps",
@@ -102,6 +104,9 @@ class Op:
         self.params = params
         self.domain = domain  # an interval, or one per array, for tests to draw from
         self.arity = len(arrays)
+        # How kernels of the op's name, and of its rule's, are called; see ``fuse``.
+        self.fused: Callable[..., Any] | None = None
+        self.fused_rule: Callable[..., Any] | None = None
         self.impl = ByBuffer(self._implementation)
         self.lowered = ByBuffer(self._lowered_rules)
         # The same without kernels, for the dtypes that those do not serve.
@@ -143,8 +148,11 @@ class Op:
 
     def bare(self, backend: Backend) -> Callable[..., Any]:
         """The implementation without a check around it."""
-        if self.form == "elementwise":
+        if self.form == "elementwise" or self.fused is not None:
             fused = kernel(self.name, backend)
+            if fused is not None and self.fused is not None:
+                fused = partial(self.fused, fused)
+                return _served(fused, self.bare(backend.composed))
             if fused is not None:
                 return fused
         if self.numpy is not None and backend.xp is np:
@@ -161,9 +169,15 @@ class Op:
         )
 
     def _kernel_of_rule(self, i: int, backend: Backend) -> Rule | None:
-        if self.form != "elementwise":
-            return None
-        return kernel(f"{self.name}_d{self.arrays[i]}", backend)
+        if self.fused_rule is not None:
+            fused = kernel(f"{self.name}_vjp", backend)
+            rule: Any = self.rules[i]
+            return fused and _served(
+                partial(self.fused_rule, fused), lowered(rule, backend)
+            )
+        if self.form == "elementwise":
+            return kernel(f"{self.name}_d{self.arrays[i]}", backend)
+        return None
 
     def again(
         self, error: Exception, inputs: Sequence[Any], params: tuple[Any, ...] = ()
@@ -175,7 +189,8 @@ class Op:
         if isinstance(error, TypeError):
             arrays = [x if type(x) in SCALARS else x._data for x in inputs]
             kind = next(type(x) for x in arrays if type(x) not in SCALARS)
-            if self.form == "elementwise" and BUFFERS[kind].fused:
+            fused = self.form == "elementwise" or self.fused is not None
+            if fused and BUFFERS[kind].fused:
                 try:
                     return self.composed[kind](*arrays, *params)
                 except Exception as again:
@@ -358,6 +373,21 @@ def primitive(
         return entry  # type: ignore[no-any-return]
 
     return declare
+
+
+def fuse(
+    entry: Any,
+    forward: Callable[..., Any] | None = None,
+    rule: Callable[..., Any] | None = None,
+) -> None:
+    """Say how the kernels NAME and NAME_vjp are called in place of an op and its rule.
+
+    ``forward(kernel, *arrays, *params)`` and ``rule(kernel, g, ...)``, with what the
+    rule reads, return what the op and the rule do, or NotImplemented where the kernel
+    does not serve these parameters.  Elementwise ops need none: their kernels take what
+    they take.
+    """
+    entry.op.fused, entry.op.fused_rule = forward, rule
 
 
 # --------------------------------------------------------- entries, by number of arrays
@@ -760,15 +790,19 @@ def _lowered_value(value: Any, backend: Backend) -> Any:
 
 
 def _served(fused: Rule, composed: Rule) -> Rule:
-    """A kernel, and the composed op for the dtypes that it does not serve."""
+    """A kernel, and the composed op for what it does not serve.
+
+    That is a dtype (TypeError), or what ``fuse`` said by returning NotImplemented.
+    """
     if fused is composed:
         return fused
 
     def call(*args: Any) -> Any:
         try:
-            return fused(*args)
+            found = fused(*args)
         except TypeError:
             return composed(*args)
+        return composed(*args) if found is NotImplemented else found
 
     return call
 
@@ -808,4 +842,14 @@ def lifted(node: Node, rule: int) -> list[Any]:
     return values
 
 
-__all__ = ["OPS", "Op", "bilinear", "constant", "elementwise", "linear", "primitive"]
+__all__ = [
+    "OPS",
+    "Op",
+    "bilinear",
+    "constant",
+    "elementwise",
+    "fuse",
+    "kernel",
+    "linear",
+    "primitive",
+]

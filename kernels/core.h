@@ -6,10 +6,18 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #else
-#define EG_FN inline
+// in a large file GCC would stop inlining, and with it vectorising
+#define EG_FN [[gnu::always_inline]] inline
+#include <cstddef>
 #endif
 
 namespace eg {
+
+#ifdef __CUDACC__
+using Index = long long;
+#else
+using Index = std::ptrdiff_t;  // NumPy's npy_intp
+#endif
 
 #ifdef __CUDACC__
 using half = __half;

@@ -4,7 +4,7 @@
 // cotangent and of what the rule reads.
 #pragma once
 
-#include "math.h"
+#include "functions.h"
 
 namespace eg {
 
@@ -99,7 +99,7 @@ struct power_da {
     const T t1 = t0 ? T(0.0) : g;
     const T t2 = b - T(1.0);
     const T t3 = t0 ? T(1.0) : t2;
-    const T t4 = power(a, t3);
+    const T t4 = pow(a, t3);
     const T t5 = b * t4;
     const bool t6 = t1 == T(0.0);
     const T t7 = t1 * t5;
@@ -549,7 +549,7 @@ struct logit {
     const T t1 = T(2.0) * x;
     const T t2 = t1 - T(1.0);
     const T t3 = t0 ? t2 : T(0.0);
-    const T t4 = arctanh(t3);
+    const T t4 = atanh(t3);
     const T t5 = T(2.0) * t4;
     const T t6 = log(x);
     const T t7 = -x;
@@ -1772,6 +1772,8 @@ struct heaviside_db {
   X(unit_leg_dx, 3) \
   X(arcsin_dx, 2) \
   X(arccos_dx, 2) \
+  X(sinh_dx, 2) \
+  X(cosh_dx, 2) \
   X(arccosh_dx, 2) \
   X(arctanh_dx, 2) \
   X(hypot_da, 3) \

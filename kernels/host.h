@@ -6,18 +6,20 @@
 #pragma once
 
 #include <cfenv>
-#include <cstdint>
-#include <cstring>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
 #include "core.h"
-#include "math.h"
+#include "lane.h"
+#include "functions.h"
 
 namespace eg {
 
-using Index = std::intptr_t;
 using Loop = void (*)(char**, const Index*, const Index*, void*);
 
 // A kernel computes what it then does not choose, so the flags it leaves behind mean
@@ -54,44 +56,148 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
   return buffer;
 }
 
-template <class F, class T, int N>
-inline void block(char* const* a, const Index* step, Index start, Index n) {
+// How many results a formula has; one that has several writes them through its last
+// parameters.
+template <class F, class = void> struct Results {
+  static constexpr int COUNT = 1;
+};
+template <class F> struct Results<F, std::void_t<decltype(F::RESULTS)>> {
+  static constexpr int COUNT = F::RESULTS;
+};
+
+template <class F, class T, int... I, int... O>
+inline void block(char* const* a, const Index* step, Index start, Index n,
+                  std::integer_sequence<int, I...>, std::integer_sequence<int, O...>) {
   using W = wide<T>;
+  constexpr int N = sizeof...(I), M = sizeof...(O);
   alignas(64) W buffers[N][BLOCK];
-  alignas(64) W result[BLOCK];
-  const W* x[N];
-  for (int k = 0; k < N; ++k)
-    x[k] = gathered<T>(a[k] + start * step[k], step[k], n, buffers[k]);
-  char* to = a[N] + start * step[N];
-  const bool direct = sizeof(T) == sizeof(W) && step[N] == sizeof(T);
-  W* __restrict__ y = direct ? reinterpret_cast<W*>(to) : result;
+  alignas(64) W results[M][BLOCK];
+  const W* x[N] = {
+      gathered<T>(a[I] + start * step[I], step[I], n, buffers[I])...};
+  char* to[M] = {a[N + O] + start * step[N + O]...};
+  const bool direct[M] = {sizeof(T) == sizeof(W) && step[N + O] == sizeof(T)...};
+  W* y[M] = {direct[O] ? reinterpret_cast<W*>(to[O]) : results[O]...};
   const F f;
 #pragma GCC ivdep
   for (Index i = 0; i < n; ++i) {
-    if constexpr (N == 1) y[i] = f(x[0][i]);
-    if constexpr (N == 2) y[i] = f(x[0][i], x[1][i]);
-    if constexpr (N == 3) y[i] = f(x[0][i], x[1][i], x[2][i]);
-    if constexpr (N == 4) y[i] = f(x[0][i], x[1][i], x[2][i], x[3][i]);
+    if constexpr (M == 1)
+      y[0][i] = f(x[I][i]...);
+    else
+      f(x[I][i]..., y[O][i]...);
   }
-  if (direct) return;
-  for (Index i = 0; i < n; ++i)
-    *reinterpret_cast<T*>(to + i * step[N]) = T(result[i]);
+  for (int k = 0; k < M; ++k)
+    if (!direct[k])
+      for (Index i = 0; i < n; ++i)
+        *reinterpret_cast<T*>(to[k] + i * step[N + k]) = T(results[k][i]);
 }
 
 template <class F, class T, int N>
 void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
+  const auto inputs = std::make_integer_sequence<int, N>();
+  const auto outputs = std::make_integer_sequence<int, Results<F>::COUNT>();
 #pragma omp parallel for schedule(static) if (n >= PARALLEL)
   for (Index start = 0; start < n; start += BLOCK)
-    block<F, T, N>(a, step, start, n - start < BLOCK ? n - start : BLOCK);
+    block<F, T>(a, step, start, n - start < BLOCK ? n - start : BLOCK, inputs, outputs);
+  forget_flags();
+}
+
+// ------------------------------------------------------------------------------- rows
+
+constexpr int length(const char* text) { return *text ? 1 + length(text + 1) : 0; }
+constexpr int place(const char* text, char c) {
+  return *text == c ? 0 : 1 + place(text + 1, c);
+}
+
+// One operand of one row: KIND is its letter in OPERANDS.
+template <class T, char KIND, bool INPUT> struct Operand;
+
+template <class T> struct Operand<T, 'n', true> {
+  using W = wide<T>;
+  const W* x;
+  Operand(char* from, Index step, Index n, W* buffer)
+      : x(gathered<T>(from, step, n, buffer)) {}
+  const W* argument() { return x; }
+};
+
+template <class T> struct Operand<T, 'n', false> {
+  using W = wide<T>;
+  char* to;
+  Index step, n;
+  W* y;
+  bool direct;
+  Operand(char* to, Index step, Index n, W* buffer) : to(to), step(step), n(n) {
+    direct = sizeof(T) == sizeof(W) && step == sizeof(T);
+    y = direct ? reinterpret_cast<W*>(to) : buffer;
+  }
+  ~Operand() {
+    if (!direct)
+      for (Index i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = T(y[i]);
+  }
+  W* argument() { return y; }
+};
+
+template <class T> struct Operand<T, 's', true> {
+  wide<T> x;
+  Operand(char* from, Index, Index, wide<T>*) : x(*reinterpret_cast<const T*>(from)) {}
+  wide<T> argument() { return x; }
+};
+
+template <class T> struct Operand<T, 's', false> {
+  char* to;
+  wide<T> y = 0;
+  Operand(char* to, Index, Index, wide<T>*) : to(to) {}
+  ~Operand() { *reinterpret_cast<T*>(to) = T(y); }
+  wide<T>& argument() { return y; }
+};
+
+template <class T> struct Operand<T, 'i', true> {
+  long long x;
+  Operand(char* from, Index, Index, wide<T>*)
+      : x(*reinterpret_cast<const long long*>(from)) {}
+  long long argument() { return x; }
+};
+
+// One row.  steps: those between rows, then those within one.
+template <class F, class T, int... K>
+inline void row(char* const* a, const Index* step, Index i, Index n, wide<T>* buffer,
+                std::integer_sequence<int, K...>) {
+  constexpr int INPUTS = place(F::OPERANDS, '>');
+  constexpr auto letter = [](int k) { return F::OPERANDS[k < INPUTS ? k : k + 1]; };
+  constexpr auto before = [](int k) {  // rows among the operands before k
+    int count = 0;
+    for (int j = 0; j < k; ++j) count += F::OPERANDS[j < INPUTS ? j : j + 1] == 'n';
+    return count;
+  };
+  const Index* within = step + sizeof...(K);
+  std::tuple<Operand<T, letter(K), (K < INPUTS)>...> operands{
+      Operand<T, letter(K), (K < INPUTS)>(a[K] + i * step[K], within[before(K)], n,
+                                          buffer + before(K) * n)...};
+  F().template operator()<wide<T>>(HostLane(), n, std::get<K>(operands).argument()...);
+}
+
+template <class F, class T>
+void rows(char** a, const Index* count, const Index* step, void*) {
+  constexpr int TOTAL = length(F::OPERANDS) - 1;
+  const Index m = count[0], n = count[1];
+#pragma omp parallel if (m > 1 && m * n >= PARALLEL)
+  {
+    // for the rows that are not contiguous, or of a half type
+    const std::unique_ptr<wide<T>[]> buffer(new wide<T>[TOTAL * n]);
+#pragma omp for schedule(static)
+    for (Index i = 0; i < m; ++i)
+      row<F, T>(a, step, i, n, buffer.get(), std::make_integer_sequence<int, TOTAL>());
+  }
   forget_flags();
 }
 
 }  // namespace eg
 
 // The loops of a kernel, in the order of host_kernels.DTYPES.
-#define EG_ELEMENTWISE(name, arity)                                          \
-  template <class T>                                                         \
-  constexpr eg::Loop loop = eg::elementwise<eg::name, T, arity>;             \
+#define EG_EXPORT(...)                                                         \
+  template <class T> constexpr eg::Loop loop = __VA_ARGS__;                    \
   extern "C" __attribute__((visibility("default"))) const eg::Loop eg_loops[]; \
   const eg::Loop eg_loops[] = {loop<eg::half>, loop<float>, loop<double>};
+
+#define EG_ELEMENTWISE(name, arity) EG_EXPORT(eg::elementwise<eg::name, T, arity>)
+#define EG_ROWS(name) EG_EXPORT(eg::rows<eg::name, T>)

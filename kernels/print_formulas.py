@@ -16,7 +16,7 @@ HEAD = """\
 // cotangent and of what the rule reads.
 #pragma once
 
-#include "math.h"
+#include "functions.h"
 
 namespace eg {
 """

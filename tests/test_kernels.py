@@ -9,16 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from op_cases import ALL
 
 import eagergrad as eg
 from eagergrad import host_kernels, kernels
 from eagergrad.device import NUMPY
 from eagergrad.errors import KernelError
-from eagergrad.primitive import OPS, lowered
+from eagergrad.primitive import OPS, forget, lowered
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "kernels" / "print_formulas.py"
-HOSTED = [k for k in kernels.catalogue().values() if k.vectorised]
+HOSTED = [k for k in kernels.catalogue().values() if k.vectorised and k.text]
+FUSED = [case for case in ALL if case.op.fused or case.op.fused_rule]
 
 POINTS = np.array(
     [0, 1e-30, 1e-3, 0.3, 0.5, 1, 1.5, 2, 3, 5, 20, 90, 1000, 1e30, np.inf, np.nan]
@@ -77,6 +79,59 @@ def test_kernel_equals_the_composed_op(kernel, dtype):
     eps, tiny = np.finfo(dtype).eps, float(np.finfo(dtype).tiny)
     close = LOOSE.get(kernel.name, 64)
     np.testing.assert_allclose(got, expected, rtol=close * eps, atol=8 * tiny)
+
+
+def value_and_gradients(case, arrays):
+    xs = [eg.tensor(x) for x in arrays]
+    with eg.GradientTape() as tape:
+        tape.watch(xs)
+        y = case(*xs)
+    g = np.linspace(-1, 2, y.size).reshape(y.shape).astype(y.dtype)
+    return [y, *tape.gradient(y, xs, output_gradients=eg.tensor(g))]
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("case", FUSED, ids=str)
+def test_fused_op_equals_the_composed_one(case, dtype, monkeypatch):
+    arrays = case.cast(dtype)
+    for grown in (1, 40):  # the larger ones overflow where the form is wrong
+        given = [x * grown if x.dtype.kind == "f" else x for x in arrays]
+        got = value_and_gradients(case, given)
+        with monkeypatch.context() as patch:
+            patch.setattr(NUMPY, "fused", False)
+            forget()
+            expected = value_and_gradients(case, given)
+        forget()
+        for y, z in zip(got, expected, strict=True):
+            assert y.dtype == z.dtype == dtype
+            eps = np.finfo(dtype).eps
+            scale = max(1, abs(z.numpy()).max(initial=0))
+            error = abs(y.numpy().astype("f8") - z.numpy()).max(initial=0)
+            assert error <= 8 * eps * scale
+
+
+def test_every_row_kernel_belongs_to_an_op():
+    used = {case.op.name for case in FUSED}
+    rows = [k.name for k in kernels.catalogue().values() if k.header == "rows.h"]
+    assert {name.removesuffix("_vjp") for name in rows} == used
+
+
+@hosted
+def test_rows_of_every_length_and_layout():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 31, 32, 33, 1000):
+        x = rng.normal(size=(3, n)).astype(np.float32)
+        e = np.exp(x - x.max(1, keepdims=True))
+        y = e / e.sum(1, keepdims=True)
+        kernel = host_kernels.find("softmax")
+        for given, axis in ((x, -1), (x.T.copy(), 0), (np.repeat(x, 2, 1)[:, ::2], 1)):
+            got = kernel(given, axis=axis)
+            np.testing.assert_allclose(got if axis else got.T, y, rtol=1e-6)
+    assert kernel(np.empty((3, 0))).shape == (3, 0)
+    assert kernel(np.empty((0, 3))).shape == (0, 3)
+    big = rng.normal(size=(200, 1000)).astype(np.float32)  # on several threads
+    np.testing.assert_array_equal(kernel(big), np.stack([kernel(x) for x in big]))
 
 
 @hosted

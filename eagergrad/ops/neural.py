@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError
 from ..operands import operand
-from ..primitive import primitive
+from ..primitive import fuse, primitive
 from ..tensor import INEXACT
 from .elementwise import exp, maximum, product, where
 from .reductions import _floating, _sum, _total, is_half, sum
@@ -28,6 +28,13 @@ def _softmax(xp: Any, x: Any, axis: int) -> Any:
 def _softmax_rule(g: Any, y: Any, axis: int) -> Any:
     gy = g * y
     return gy - y * _sum(gy, axis, True)
+
+
+fuse(
+    _softmax,
+    lambda kernel, x, axis: kernel(x, axis=axis),
+    lambda kernel, g, y, axis: kernel(g, y, axis=axis),
+)
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
@@ -53,6 +60,13 @@ def _log_softmax_rule(g: Any, y: Any, axis: int) -> Any:
     return g - exp(y) * _sum(g, axis, True)
 
 
+fuse(
+    _log_softmax,
+    lambda kernel, x, axis: kernel(x, axis=axis),
+    lambda kernel, g, y, axis: kernel(g, y, axis=axis),
+)
+
+
 def log_softmax(x: Any, axis: int = -1) -> Any:
     """x - logsumexp(x) along an axis, without overflow.
 
@@ -65,27 +79,42 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 @primitive(keeps=True)
 def _integer_cross_entropy(xp: Any, logits: Any, labels: Any) -> Any:
     # NumPy's reductions are called as the ufuncs' own methods: 1 us less each
-    classes = logits.shape[-1]
     top = _max_reduce(xp, logits)
-    z = xp.ascontiguousarray(logits - top)  # positions below count in row order
-    picked = labels.reshape(-1) + xp.arange(0, z.size, classes)
-    target = z.take(picked).reshape(labels.shape)
-    e = xp.exp(z)
-    total = _total(xp, e, -1, True)
-    y = xp.log(total).reshape(labels.shape) - target
-    return y if not is_half(z) else y.astype(z.dtype), (e, total, picked)
+    z = xp.ascontiguousarray(logits - top)
+    target = z.take(_picked(xp, z, labels)).reshape(labels.shape)
+    rest = xp.log(_total(xp, xp.exp(z), -1, True))
+    y = rest.reshape(labels.shape) - target
+    kept = top.reshape(labels.shape), rest.reshape(labels.shape)
+    return y if not is_half(z) else y.astype(z.dtype), kept
+
+
+def _picked(xp: Any, logits: Any, labels: Any) -> Any:
+    """The places of the labels' logits, counted in row order."""
+    return labels.reshape(-1) + xp.arange(0, logits.size, logits.shape[-1])
 
 
 @_integer_cross_entropy.vjp
-def _integer_cross_entropy_rule(g: Any, logits: Any, kept: Any) -> Any:
-    return g.reshape((*g.shape, 1)) * _softmax_error(logits, kept)
+def _integer_cross_entropy_rule(g: Any, logits: Any, labels: Any, kept: Any) -> Any:
+    return g.reshape((*g.shape, 1)) * _softmax_error(logits, labels, kept)
+
+
+fuse(
+    _integer_cross_entropy,
+    lambda kernel, logits, labels: _kept(*kernel(logits, labels)),
+    lambda kernel, g, logits, labels, kept: kernel(g, logits, labels, *kept),
+)
+
+
+def _kept(y: Any, top: Any, rest: Any) -> Any:
+    return y, (top, rest)
 
 
 @primitive()
-def _softmax_error(xp: Any, x: Any, parts: Any) -> Any:
-    """softmax(x) - one_hot(labels)."""
-    e, total, picked = parts
-    p = e / total
+def _softmax_error(xp: Any, x: Any, labels: Any, parts: Any) -> Any:
+    """softmax(x) - one_hot(labels), by the maxima and the logarithms of the sums."""
+    top, rest = (part.reshape((*part.shape, 1)) for part in parts)
+    p = xp.ascontiguousarray(xp.exp((x - top) - rest))
+    picked = _picked(xp, p, labels)
     p.put(picked, p.take(picked) - 1)
     return p if not is_half(x) else p.astype(x.dtype)
 
