@@ -102,7 +102,7 @@ def row(name, size):
 def _part(op, whole):
     """A step of another op's rule: it takes that op's array and what that op keeps."""
     kept = whole.op.forward(np, *whole.arrays, *whole.params)[1]
-    return Case(op, whole.arrays, (kept,))
+    return Case(op, whole.arrays, (*whole.params, kept))
 
 
 def _sized(x, count):

@@ -44,6 +44,7 @@ from .device import Device as Device
 from .device import device as device
 from .errors import DTypeWarning as DTypeWarning
 from .forward import ForwardAccumulator as ForwardAccumulator
+from .function import function as function
 from .gradient_tape import GradientTape as GradientTape
 from .gradient_tape import UnconnectedGradients as UnconnectedGradients
 from .gradients import gradients_function as gradients_function

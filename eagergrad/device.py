@@ -82,6 +82,7 @@ class Backend:
     xp: Any = np
     buffer: type = np.ndarray
     fused = True  # whether ops may run as kernels
+    notes = False  # whether its buffers note what is done with them
 
     @functools.cached_property
     def composed(self) -> Backend:
@@ -113,6 +114,16 @@ class Backend:
     def asarray(self, value: Any) -> Any:
         """A buffer of whatever an array function returned (0-d results are scalars)."""
         return np.asarray(value)
+
+    def adopted(self, name: str, implementation: Any) -> Any:
+        """How an op's implementation is called on these buffers."""
+        return implementation
+
+    def text(self, buffer: Any) -> str:
+        """The buffer's values as a Tensor's repr shows them."""
+        return np.array2string(
+            self.get(buffer), separator=", ", threshold=100, prefix="tensor("
+        )
 
 
 class CudaBackend(Backend):
@@ -159,6 +170,11 @@ BUFFERS: dict[type, Backend] = {}
 def register(backend: Backend) -> Backend:
     """Make a backend's buffers known to every op."""
     BACKENDS[backend.kind] = backend
+    return register_buffer(backend)
+
+
+def register_buffer(backend: Backend) -> Backend:
+    """Make a second type of buffer known on a device that has a backend."""
     BUFFERS[backend.buffer] = backend
     return backend
 

@@ -11,6 +11,7 @@
     |-- NoRuleError      (LookupError)   an op without a derivative rule was reached
     |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
     |-- KernelError      (RuntimeError)  kernels that are required and cannot be had
+    |-- CaptureError     (RuntimeError)  a function that cannot become a program
     |-- DataError        (ValueError)    a data set file that is missing or malformed
     `-- CheckpointError  (ValueError)    a checkpoint file that cannot be read
 
@@ -65,6 +66,10 @@ class NaNError(EagergradError, ArithmeticError):
 
 class KernelError(EagergradError, RuntimeError):
     """A kernel that cannot be compiled, loaded or launched."""
+
+
+class CaptureError(EagergradError, RuntimeError):
+    """Something a captured function does that a program cannot repeat."""
 
 
 class DataError(EagergradError, ValueError):

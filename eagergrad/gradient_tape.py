@@ -28,6 +28,7 @@ from .ops.shapes import concatenate, swapaxes
 from .rows import sweep_rows
 from .tape import Node, Tape, active, caller_depth, pop, push
 from .tensor import INEXACT, Tensor, Variable, to_buffer, wrap
+from .traced import adopted
 
 
 class UnconnectedGradients(enum.Enum):
@@ -397,7 +398,9 @@ def swept(
             node = y._node
             if y._data.dtype.kind not in INEXACT:
                 continue
-            g: Any = _ones(y, lift) if seed is None else seed if lift else seed._data
+            g: Any = _ones(y, lift) if seed is None else seed
+            if not lift and seed is not None:
+                g = adopted(seed._data)
             if node is not None and tape.knows(node):
                 known = cotangents.get(node)
                 cotangents[node] = g if known is None else known + g

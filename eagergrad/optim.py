@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from . import traced
 from .device import Device, device_of
 from .errors import DeviceError, DTypeError, GradientError, ShapeError
 from .primitive import kernel
@@ -48,6 +50,7 @@ class Group:
         self.flat: Any = None  # what those are views of
         self.step = 0
         self.kernel: Any = None  # makes the whole update in one pass
+        self.factors: list[Any] = []  # the numbers it takes, as arrays
         self.slots: Slots = {}
         self.blocks: list[tuple[slice, Slots]] = []
 
@@ -66,6 +69,10 @@ class Group:
         self.views = [self.flat[part].reshape(shape) for _, part, shape in rows]
         for variable, view in zip(self.variables, self.views, strict=True):
             variable._data = view
+
+    def forget(self) -> None:
+        """Have the values collected anew by the next step."""
+        self.flat, self.views = None, [None] * len(self.variables)
 
     def scalar(self, value: float) -> Any:
         """A factor for the buffers, in the form that costs least to multiply by."""
@@ -140,24 +147,49 @@ class Optimizer:
         if order != self._order:
             self._regroup([variable for _, variable in pairs])
             self._order = order
-        rate = float(self.learning_rate)
+        trace = traced.current()
         for group in self._groups:
             with group.current:
                 group.load()
-                group.step += 1
                 own = [gradients[place] for place in group.places]
                 flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
-                if group.kernel is not None:
-                    state = group.slots.values()
-                    factors = self._factors(group.step, rate)
-                    group.kernel(group.flat, flat, *state, *factors, out=(flat, *state))
-                    group.store(flat)
-                    continue
-                for block, slots in group.blocks:
-                    w, g = group.flat[block], flat[block]
-                    update = self._update(group, slots, w, g, rate)
-                    group.xp.subtract(w, update, g)
+                if trace is None:
+                    self._advance(group, group.flat, flat, flat)
+                else:
+                    flat = self._noted(trace, group, flat)
                 group.store(flat)
+                if trace is not None:
+                    group.forget()
+
+    def _advance(self, group: Group, w: Any, g: Any, out: Any) -> None:
+        """Make a step of a group: the values w and their gradients g, to ``out``."""
+        group.step += 1
+        rate = float(self.learning_rate)
+        if group.kernel is not None:
+            state = group.slots.values()
+            for place, x in zip(
+                group.factors, self._factors(group.step, rate), strict=True
+            ):
+                place.fill(x)
+            group.kernel(w, g, *state, *group.factors, out=(out, *state))
+            return
+        for block, slots in group.blocks:
+            update = self._update(group, slots, w[block], g[block], rate)
+            group.xp.subtract(w[block], update, out[block])
+
+    def _noted(self, trace: traced.Trace, group: Group, g: Any) -> Any:
+        """A step as part of a program: made by every replay, with the rate of then."""
+        before = group.step, {name: x.copy() for name, x in group.slots.items()}
+
+        def undo() -> None:
+            group.step = before[0]
+            for name, values in before[1].items():
+                group.slots[name][...] = values
+
+        trace.guards.append(lambda: group in self._groups)
+        name = type(self).__name__
+        step = partial(self._advance, group)
+        return trace.host(name, step, (group.flat, g), g, undo)
 
     def _regroup(self, variables: list[Variable]) -> None:
         """Lay the variables out anew, each with the state it has."""
@@ -185,6 +217,8 @@ class Optimizer:
                 group.restore(self._slots, [states[place] for place in places])
             if group.dtype.kind == "f":
                 group.kernel = kernel(self._kernel, device.backend)
+                count = len(self._factors(1, 0.0)) if group.kernel else 0
+                group.factors = [group.xp.zeros((), group.wide) for _ in range(count)]
             self._groups.append(group)
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:

@@ -148,6 +148,10 @@ class Op:
 
     def bare(self, backend: Backend) -> Callable[..., Any]:
         """The implementation without a check around it."""
+        found: Callable[..., Any] = backend.adopted(self.name, self._plain(backend))
+        return found
+
+    def _plain(self, backend: Backend) -> Callable[..., Any]:
         if self.form == "elementwise" or self.fused is not None:
             fused = kernel(self.name, backend)
             if fused is not None and self.fused is not None:
@@ -163,9 +167,15 @@ class Op:
         return partial(self.forward, backend.xp)
 
     def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
-        return tuple(
+        rules = tuple(
             rule and (self._kernel_of_rule(i, backend) or lowered(rule, backend))
             for i, rule in enumerate(self.rules)
+        )
+        if not backend.notes:
+            return rules
+        return tuple(
+            rule and _on_adopted(rule, backend, [n in self.arrays for n in names])
+            for rule, names in zip(rules, self.reads, strict=True)
         )
 
     def _kernel_of_rule(self, i: int, backend: Backend) -> Rule | None:
@@ -184,10 +194,15 @@ class Op:
     ) -> Any:
         """After an error: the composed op's value, for a dtype that no kernel serves.
 
-        Else the error is raised, restated with op, operands and remedy.
+        Or that of a constant beside a buffer that notes what is done with it.  Else the
+        error is raised, restated with op, operands and remedy.
         """
+        arrays = [x if type(x) in SCALARS else x._data for x in inputs]
+        for x in arrays[1:]:
+            if type(x) in BUFFERS and BUFFERS[type(x)].notes and arrays[0] is not x:
+                if type(arrays[0]) is not type(x):
+                    return self.impl[type(x)](*arrays, *params)
         if isinstance(error, TypeError):
-            arrays = [x if type(x) in SCALARS else x._data for x in inputs]
             kind = next(type(x) for x in arrays if type(x) not in SCALARS)
             fused = self.form == "elementwise" or self.fused is not None
             if fused and BUFFERS[kind].fused:
@@ -787,6 +802,16 @@ def _lowered_value(value: Any, backend: Backend) -> Any:
     if isinstance(value, FunctionType) and value.__module__.startswith(_OPS_PACKAGE):
         return lowered(value, backend)
     return value
+
+
+def _on_adopted(rule: Rule, backend: Backend, arrays: Sequence[bool]) -> Rule:
+    """A rule that is given the arrays it reads as buffers of the backend."""
+
+    def call(g: Any, *saved: Any) -> Any:
+        given = zip(saved, arrays, strict=True)
+        return rule(g, *[backend.asarray(x) if own else x for x, own in given])
+
+    return call
 
 
 def _served(fused: Rule, composed: Rule) -> Rule:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -137,29 +138,25 @@ class Tensor:
         return f"tensor({self._describe()})"
 
     def _describe(self) -> str:
-        values = np.array2string(
-            backend_of(self._data).get(self._data),
-            separator=", ",
-            threshold=100,
-            prefix="tensor(",
-        )
+        values = backend_of(self._data).text(self._data)
         device = str(self.device)
         return f"{values}, shape={self.shape}, dtype={self.dtype}, device={device!r}"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """NumPy's view of a CPU tensor, read-only unless copied; raises on CUDA."""
         backend = backend_of(self._data)
-        if backend is not NUMPY:
+        if backend.kind != "cpu":
             raise DTypeError(
                 f"a tensor on {self.device} is not converted to NumPy silently; "
                 "use .numpy()"
             )
+        values = backend.get(self._data)
         self._read("NumPy")
         if copy or (dtype is not None and np.dtype(dtype) != self._data.dtype):
             if copy is False:
                 raise ValueError(f"__array__: cannot view {self.dtype} as {dtype}")
-            return self._data.astype(dtype or self._data.dtype)
-        view = self._data.view()
+            return values.astype(dtype or values.dtype)
+        view = values.view()
         view.flags.writeable = False
         return view
 
@@ -227,6 +224,7 @@ class Variable(Tensor):
         self._node = VariableNode(
             self, bool(trainable), self._data.dtype.kind in INEXACT
         )
+        VARIABLES[self._node.order] = self
 
     @property
     def trainable(self) -> bool:
@@ -315,6 +313,8 @@ class Variable(Tensor):
 
 
 TENSORS = frozenset((Tensor, Variable))
+# All that are alive, oldest first: a captured function may read any of them.
+VARIABLES: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 INEXACT = "fcV"  # dtype kinds that have gradients; ml_dtypes registers bfloat16 as V
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from eagergrad.device import NUMPY
 from eagergrad.primitive import forget
+from eagergrad.traced import TRACE
 
 
 def pytest_collection_modifyitems(config, items):
@@ -23,7 +24,8 @@ def pytest_collection_modifyitems(config, items):
 def composed():
     """Ops without kernels on the CPU: composed of NumPy's functions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NUMPY, "fused", False)
+        for backend in (NUMPY, TRACE):
+            patch.setattr(backend, "fused", False)
         forget()
         yield
     forget()

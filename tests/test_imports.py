@@ -16,7 +16,7 @@ FLOORS = {
     0: "errors nest",
     1: "device",
     2: "kernels tape",
-    3: "tensor host_kernels",
+    3: "tensor host_kernels traced",
     4: "operands primitive",
     5: "ops.elementwise ops.masks ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
@@ -32,7 +32,7 @@ FLOORS = {
     8: "ops linalg array_api",
     9: "operators backward debug rows formulas",
     10: "gradient_tape gradients custom_gradients forward",
-    11: "function derivatives",
+    11: "function program derivatives",
     12: "nn optim losses data checkpoint testing profiler",
     13: "__init__ training runs cli __main__",
 }

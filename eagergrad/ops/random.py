@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import traced
 from ..device import Device, resolve
 from ..errors import DTypeError
 from ..operands import operand
@@ -38,6 +39,19 @@ class Generator:
         self.state = (operator.index(seed) % 2**64, 0)
 
     def _advance(self, kind: str, count: int, dtype: Any) -> tuple[int, int]:
+        """The key and offset of so many numbers; those of a trace are Dynamic."""
+        trace = traced.current()
+        if trace is None:
+            return self._moved(kind, count, dtype)
+        key, offset, before = [0], [0], self.state
+
+        def move() -> None:
+            key[0], offset[0] = self._moved(kind, count, dtype)
+
+        trace.host("advance", move, undo=lambda: setattr(self, "state", before))
+        return traced.Dynamic.of(key), traced.Dynamic.of(offset)
+
+    def _moved(self, kind: str, count: int, dtype: Any) -> tuple[int, int]:
         with self._lock:
             key, offset = self.state
             self.state = (key, offset + philox.blocks_used(kind, count, dtype))
@@ -86,7 +100,8 @@ class Generator:
         target = resolve(device) if rows is None else rows.device
         key, offset = self._advance("permutation", count, np.int64)
         with target:
-            order = philox.permutation(target.backend.xp, key, offset, count)
+            xp = target.backend.xp
+            order = traced.call(philox.permutation, xp, key, offset, count)
         return wrap(order) if rows is None else rows[order]  # type: ignore[index]
 
     def _drawn(
@@ -111,7 +126,7 @@ class Generator:
         target = resolve(device)
         key, offset = self._advance(kind, count, dtype)
         with target:
-            values = draw(target.backend.xp, key, offset, count, dtype)
+            values = traced.call(draw, target.backend.xp, key, offset, count, dtype)
             if line != (0.0, 1.0):
                 values = line[0] + line[1] * values
             return wrap(values.reshape(shape))

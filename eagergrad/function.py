@@ -1,0 +1,357 @@
+"""``function``: a Python function captured as a program, and replayed.
+
+The first call with new shapes or dtypes runs the function on buffers that write down
+what is done with them (``traced``); the instructions become a ``Program``, which later
+calls replay without Python's work for ops, tape and gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import nest
+from .errors import CaptureError, ShapeError
+from .program import Program
+from .tape import active, caller_depth
+from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
+from .traced import Trace, Traced, current
+
+MOST_PROGRAMS = 32
+_tracing = threading.Lock()  # variables look traced to every thread meanwhile
+
+
+def function(
+    f: Callable[..., Any] | None = None,
+    *,
+    input_signature: Sequence[Any] | None = None,
+    on_failure: str = "raise",
+) -> Any:
+    """Capture a function: one program for each signature, replayed by later calls.
+
+    The signature is the shapes and dtypes of the tensors and arrays among the
+    arguments, nested as they may be, and the values of all else.  Gradients,
+    optimizers' steps and random numbers in it are captured too; Variables that it reads
+    or assigns are looked up at each call.  A replay gives the bits that the function
+    itself would give.  Python runs only at the first call: its branches are those of
+    that call, and asking for a traced value raises CaptureError with the line.
+
+    ``input_signature`` lists the (shape, dtype) of each argument and refuses others.
+    ``on_failure="eager"`` warns once and runs what cannot be captured as it is.  Under
+    a tape, in another captured function, and on a GPU it runs as it is as well.
+
+    >>> double = function(lambda x: 2.0 * x)
+    >>> double(tensor([1.0])).tolist(), double(tensor([2.0])).tolist()
+    ([2.0], [4.0])
+    """
+    if on_failure not in ("raise", "eager"):
+        raise ShapeError(
+            f"function: expected on_failure 'raise' or 'eager', got {on_failure!r}"
+        )
+    if f is None:
+        return functools.partial(
+            function, input_signature=input_signature, on_failure=on_failure
+        )
+    return Function(f, input_signature, on_failure == "eager")
+
+
+class Function:
+    """A captured function; see ``function``."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        input_signature: Sequence[Any] | None,
+        falls_back: bool,
+    ):
+        functools.update_wrapper(self, f)
+        self.python_function = f
+        self._signature = _signature_of(input_signature)
+        self._falls_back = falls_back
+        self._programs: OrderedDict[Any, _Captured | None] = OrderedDict()
+        self._lock = threading.RLock()
+        self._capturing = False
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        """As a method: captured with ``self`` as an argument."""
+        return self if owner is None else functools.partial(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is not None or active():
+            if self._capturing:
+                raise CaptureError(
+                    f"{self._name()} calls itself while it is captured; write a loop, "
+                    "or capture the function that calls it"
+                )
+            return self.python_function(*args, **kwargs)
+        arguments = (args, kwargs) if kwargs else args
+        leaves = _leaves(args) if not kwargs else None
+        if leaves is None:
+            leaves = nest.flatten(arguments)
+        key, arrays = _key(leaves)
+        if kwargs or len(leaves) != len(args):
+            key = (*key, _structure(arguments))
+        self._check(arrays)
+        with self._lock:
+            captured = self._programs.get(key, _ABSENT)
+            if captured is not _ABSENT and captured is not None:
+                if captured.program.still_holds():
+                    return captured.replay(arrays)
+                captured = _ABSENT
+            if captured is None or any(type(x) is not np.ndarray for x in arrays):
+                return self.python_function(*args, **kwargs)
+            try:
+                self._capturing = True
+                captured, result = _capture(self.python_function, args, kwargs)
+            except CaptureError as error:
+                if not self._falls_back:
+                    raise
+                self._keep(key, None)
+                warnings.warn(
+                    f"{self._name()} runs eagerly: {error}",
+                    RuntimeWarning,
+                    stacklevel=caller_depth(),
+                )
+                return self.python_function(*args, **kwargs)
+            finally:
+                self._capturing = False
+            self._keep(key, captured)
+            return result
+
+    def _keep(self, key: Any, captured: _Captured | None) -> None:
+        self._programs[key] = captured
+        while len(self._programs) > MOST_PROGRAMS:
+            self._programs.popitem(last=False)
+
+    def _name(self) -> str:
+        return getattr(self.python_function, "__qualname__", "function")
+
+    def _check(self, arrays: Sequence[Any]) -> None:
+        if self._signature is None:
+            return
+        got = [(x.shape, x.dtype) for x in arrays]
+        if len(got) != len(self._signature) or any(
+            dtype != wanted[1]
+            or len(shape) != len(wanted[0])
+            or any(w not in (None, n) for n, w in zip(shape, wanted[0], strict=True))
+            for (shape, dtype), wanted in zip(got, self._signature, strict=True)
+        ):
+            raise ShapeError(
+                f"{self._name()}: expected the input signature "
+                f"{_listed(self._signature)}, got {_listed(got)}"
+            )
+
+    def programs(self) -> list[Program]:
+        """The programs there are, oldest first."""
+        return [c.program for c in self._programs.values() if c is not None]
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The program of these arguments, which a call has made: print it."""
+        leaves = nest.flatten((args, kwargs) if kwargs else args)
+        key, _ = _key(leaves)
+        if kwargs or len(leaves) != len(args):
+            key = (*key, _structure((args, kwargs) if kwargs else args))
+        captured = self._programs.get(key)
+        if captured is None:
+            raise CaptureError(
+                f"{self._name()}: no program for these arguments yet; call it with them"
+            )
+        return captured.program
+
+
+_ABSENT: Any = object()
+
+
+def _signature_of(given: Sequence[Any] | None) -> Any:
+    if given is None:
+        return None
+    return [(tuple(shape), np.dtype(dtype)) for shape, dtype in given]
+
+
+def _listed(signature: Sequence[Any]) -> str:
+    return ", ".join(f"{dtype} {shape}" for shape, dtype in signature) or "no tensors"
+
+
+def _leaves(args: tuple[Any, ...]) -> Sequence[Any] | None:
+    """The arguments themselves, if none of them is nested."""
+    for x in args:
+        if type(x) not in _PLAIN and nest.is_nested(x):
+            return None
+    return args
+
+
+_PLAIN = frozenset((*TENSORS, np.ndarray, int, float, bool, str, type(None)))
+
+
+def _key(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
+    """The signature of arguments, and the buffers among them."""
+    key: list[Any] = []
+    arrays: list[Any] = []
+    for x in leaves:
+        if type(x) is Variable:
+            key.append((Variable, x._node.order))
+        elif isinstance(x, Tensor):
+            data = x._data
+            arrays.append(data)
+            key.append(data.shape)
+            key.append(data.dtype)
+        elif type(x) is np.ndarray:
+            arrays.append(x)
+            key.append(np.ndarray)
+            key.append(x.shape)
+            key.append(x.dtype)
+        else:
+            key.append(type(x))
+            key.append(_static(x))
+    return tuple(key), arrays
+
+
+def _static(x: Any) -> Any:
+    """A Python argument as part of the signature: by value, else by identity."""
+    try:
+        hash(x)
+    except TypeError:
+        return _Identity(x)
+    return x
+
+
+class _Identity:
+    """An object that is itself and no other; it is kept alive."""
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.x is self.x
+
+    def __hash__(self) -> int:
+        return id(self.x)
+
+
+def _structure(arguments: Any) -> str:
+    """How arguments are nested, as text."""
+    return repr(nest.map_structure(lambda x: None, arguments))
+
+
+# --------------------------------------------------------------------------- capture
+
+
+class _Captured:
+    """A program, and the structure of what the function returns."""
+
+    def __init__(self, program: Program, result: Any, places: list[int | None]):
+        self.program = program
+        self.result = result
+        self.places = places
+
+    def replay(self, arrays: Sequence[Any]) -> Any:
+        return self.packed(self.program(arrays))
+
+    def packed(self, found: Sequence[Any]) -> Any:
+        if type(self.result) is Tensor:
+            return wrap(found[0])
+        leaves = nest.flatten(self.result)
+        values = [
+            leaf if place is None else wrap(found[place])
+            for leaf, place in zip(leaves, self.places, strict=True)
+        ]
+        return nest.pack_sequence_as(self.result, values)
+
+
+def _capture(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[_Captured, Any]:
+    """Run a function and write it down; nothing is changed if that fails."""
+    trace = Trace()
+    inputs: list[Traced] = []
+
+    def traced(x: Any) -> Any:
+        if type(x) is Variable or not isinstance(x, (Tensor, np.ndarray)):
+            return x
+        data = x._data if isinstance(x, Tensor) else x
+        found = Traced(trace, data.copy())
+        inputs.append(found)
+        return wrap(found)
+
+    args, kwargs = nest.map_structure(traced, (args, kwargs))
+    with _tracing:
+        before = {v: v._data for v in map(_Held, VARIABLES.values()) if v.on_cpu()}
+        stands = {held: Traced(trace, data, False) for held, data in before.items()}
+        try:
+            for held, stand in stands.items():
+                held.variable._data = stand
+            with trace:
+                result = f(*args, **kwargs)
+            _check_variables(stands, result)
+        except BaseException:
+            for undo in reversed(trace.undo):
+                undo()
+            raise
+        finally:
+            after = {held: held.variable._data for held in stands}
+            for held, data in before.items():
+                held.variable._data = data
+    read, written = [], []
+    for held, stand in stands.items():
+        if after[held] is not stand:
+            written.append((held.variable, _array(after[held])))
+        if stand.used:
+            read.append((held.variable, stand._array))
+    leaves = nest.flatten(result)
+    results: list[Any] = []
+    places: list[int | None] = []
+    for leaf in leaves:
+        known = isinstance(leaf, Tensor) and type(leaf) is not Variable
+        places.append(len(results) if known else None)
+        if known:
+            results.append(_array(leaf._data))
+    found = [x.copy() for x in results]
+    name = getattr(f, "__qualname__", "function")
+    arrays = [x._array for x in inputs]
+    program = Program(name, trace, arrays, read, results, written)
+    for variable, array in written:
+        variable._data = array.copy()
+    captured = _Captured(program, nest.map_structure(_outline, result), places)
+    return captured, captured.packed(found)
+
+
+def _check_variables(stands: Any, result: Any) -> None:
+    known = {held.variable._node.order for held in stands}
+    for order, variable in list(VARIABLES.items()):
+        if order not in known and variable.device.kind == "cpu":
+            raise CaptureError(
+                f"{variable.name or 'a Variable'} was made in the captured function; "
+                "make it before, since a replay makes nothing"
+            )
+
+
+def _outline(leaf: Any) -> Any:
+    """A returned tensor without its buffer."""
+    known = isinstance(leaf, Tensor) and type(leaf) is not Variable
+    return wrap(np.zeros(())) if known else leaf
+
+
+def _array(data: Any) -> Any:
+    return data._array if isinstance(data, Traced) else data
+
+
+class _Held:
+    """A Variable as the key of a dictionary."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Variable):
+        self.variable = variable
+
+    @property
+    def _data(self) -> Any:
+        return self.variable._data
+
+    def on_cpu(self) -> bool:
+        return type(self.variable._data) is np.ndarray

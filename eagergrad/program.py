@@ -1,0 +1,599 @@
+"""Programs: the instructions of a trace, laid out in memory and replayed.
+
+Every array a program needs has its place before it runs.  Views are made once; what is
+left is a list of calls with their arguments and results bound, and a replay calls them
+one after the other.  Buffers whose values are no longer needed serve again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .tensor import Variable
+from .traced import Dynamic, Instruction, Trace, results_in
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64
+
+
+class Program:
+    """A captured function for one signature.  Print it to read it."""
+
+    def __init__(
+        self,
+        name: str,
+        trace: Trace,
+        inputs: Sequence[Array],
+        read: Sequence[tuple[Variable, Array]],
+        results: Sequence[Array],
+        written: Sequence[tuple[Variable, Array]],
+    ):
+        self.name = name
+        self.guards = trace.guards
+        needed = [*results, *(array for _, array in written)]
+        self.instructions = _needed(trace.instructions, needed)
+        plan = _Plan(self.instructions, inputs, [x for _, x in read], needed)
+        self.inputs = [plan.place(x) for x in inputs]
+        self.calls = plan.calls
+        self.results = [plan.place(x) for x in results]
+        self.bytes_eager, self.bytes_planned = plan.bytes_eager, plan.bytes_planned
+        self._labels = plan.labels(inputs, read)
+        # Variables: the array the program reads, and the one it was last found with
+        self._read = [(v, plan.place(x)) for v, x in read]
+        self._known: list[Any] = [None] * len(read)
+        self._commits = _Commits([(v, plan.place(x)) for v, x in written], self._read)
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run on these inputs; the results belong to the caller."""
+        for place, x in zip(self.inputs, inputs, strict=True):
+            np.copyto(place, x)
+        known = self._known
+        for i, (variable, place) in enumerate(self._read):
+            if variable._data is not known[i]:
+                known[i] = variable._data
+                np.copyto(place, variable._data)
+        for call in self.calls:
+            call()
+        found = [x.copy() for x in self.results]
+        if self._commits.rows:
+            self._commits()
+            for i, (variable, _) in enumerate(self._read):
+                known[i] = variable._data
+        return found
+
+    def still_holds(self) -> bool:
+        """Whether what was true of Python's objects at the trace is true now."""
+        return all(guard() for guard in self.guards)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.calls)} calls, {self.memory()}"]
+        lines += [f"  {text}" for text in self._labels.header]
+        for instruction in self.instructions:
+            lines.append(f"  {self._labels.line(instruction)}")
+        results = ", ".join(map(self._labels.name, self._labels.results))
+        return "\n".join([*lines, f"  return {results}"])
+
+    def memory(self) -> str:
+        """How many bytes its values take, each with its own buffer, and as planned."""
+        return f"{self.bytes_planned:,} bytes planned, {self.bytes_eager:,} eager"
+
+    def to_dot(self) -> str:
+        """The program as a graph in Graphviz's language."""
+        return self._labels.dot(self.name, self.instructions)
+
+
+# ------------------------------------------------------------------ what is needed
+
+
+def _arrays_in(value: Any) -> list[Array]:
+    if type(value) in (tuple, list):
+        return [array for item in value for array in _arrays_in(item)]
+    if type(value) is dict:
+        return _arrays_in(list(value.values()))
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def _read_by(instruction: Instruction) -> list[Array]:
+    return _arrays_in([instruction.args, instruction.kwargs])
+
+
+def _touched(instruction: Instruction) -> Sequence[Array]:
+    """What an instruction writes to: its results, or the arguments among them."""
+    if instruction.kind == "inplace":
+        return _read_by(instruction)
+    return instruction.outputs
+
+
+class _Roots:
+    """Which arrays share memory: each has the root whose memory it is."""
+
+    def __init__(self, instructions: Sequence[Instruction]):
+        self.root: dict[int, Array] = {}
+        for instruction in instructions:
+            for out in instruction.outputs:
+                if id(out) not in self.root:
+                    self.root[id(out)] = out
+                    if instruction.kind == "view":
+                        source = next(
+                            x
+                            for x in _read_by(instruction)
+                            if np.may_share_memory(x, out)
+                        )
+                        self.root[id(out)] = self.of(source)
+
+    def of(self, array: Array) -> Array:
+        return self.root.get(id(array), array)
+
+    def join(self, parts: Sequence[Array], whole: Array) -> None:
+        """Let the roots of some arrays be parts of another."""
+        ids = {id(x) for x in parts}
+        for key, root in self.root.items():
+            if id(root) in ids:
+                self.root[key] = whole
+        self.root.update(dict.fromkeys(ids, whole))
+
+
+def _needed(
+    instructions: Sequence[Instruction], results: Sequence[Array]
+) -> list[Instruction]:
+    """The instructions without those whose results nobody reads."""
+    roots = _Roots(instructions)
+    alive = {id(roots.of(x)) for x in results}
+    kept = []
+    for instruction in reversed(instructions):
+        touched = _touched(instruction)
+        host = instruction.kind == "host"
+        if host or any(id(roots.of(x)) in alive for x in touched):
+            kept.append(instruction)
+            alive |= {id(roots.of(x)) for x in _read_by(instruction)}
+    return kept[::-1]
+
+
+# ------------------------------------------------------------------------ the plan
+
+
+class _Plan:
+    """Places for all arrays, and the calls bound to them."""
+
+    def __init__(
+        self,
+        instructions: Sequence[Instruction],
+        inputs: Sequence[Array],
+        variables: Sequence[Array],
+        results: Sequence[Array],
+    ):
+        self.roots = _Roots(instructions)
+        self.places: dict[int, Array] = {}
+        self.kept: list[Any] = [instructions, inputs, variables, results]  # ids stay
+        self.calls: list[Callable[[], Any]] = []
+        self.results = results
+        for x in (*inputs, *variables):
+            self.places[id(x)] = x
+        self.joined = _joined(instructions, self.roots, variables, self.places)
+        last: dict[int, int] = {}
+        for i, instruction in enumerate(instructions):
+            for x in (*_read_by(instruction), *instruction.outputs):
+                last[id(self.roots.of(x))] = i
+        forever = {id(self.roots.of(x)) for x in (*inputs, *variables, *results)}
+        varying = self._varying(instructions, (*inputs, *variables))
+        pool = _Pool()
+        held: dict[int, Array] = {}  # bytes of the root that is alive, by its id
+        for i, instruction in enumerate(instructions):
+            if instruction.kind in ("fresh", "host"):
+                for out in instruction.outputs:
+                    if id(out) in self.places:
+                        continue
+                    if id(out) in forever or id(out) not in varying:
+                        self.places[id(out)] = _like(out, pool.own(out.nbytes))
+                    else:
+                        held[id(out)] = memory = pool.take(out.nbytes)
+                        self.places[id(out)] = _like(out, memory)
+            elif instruction.kind == "view":
+                self._make_view(instruction)
+            if instruction.kind != "view" and id(instruction) not in self.joined:
+                call = self._bound(instruction)
+                written = _touched(instruction)
+                if instruction.kind == "host" or any(
+                    id(self.roots.of(x)) in varying for x in written
+                ):
+                    self.calls.append(call)
+                else:
+                    call()  # once is enough
+            for x in (*_read_by(instruction), *instruction.outputs):
+                root = self.roots.of(x)
+                if last[id(root)] == i and id(root) in held:
+                    pool.give(held.pop(id(root)))
+        self.bytes_planned = pool.bytes
+        self.bytes_eager = sum(
+            out.nbytes
+            for instruction in instructions
+            if instruction.kind in ("fresh", "host")
+            for out in instruction.outputs
+        )
+
+    def _varying(
+        self, instructions: Sequence[Instruction], given: Sequence[Array]
+    ) -> set[int]:
+        """The ids of roots whose values may differ from one run to the next."""
+        of = self.roots.of
+        found = {id(of(x)) for x in given}
+        for instruction in instructions:
+            if instruction.kind == "inplace":  # what it changes must be made anew
+                found |= {id(of(x)) for x in _read_by(instruction)}
+        for instruction in instructions:
+            by_shape = instruction.call in _BY_SHAPE
+            dynamic = any(type(x) is Dynamic for x in instruction.args)
+            if (
+                instruction.kind == "host"
+                or dynamic
+                or (
+                    not by_shape
+                    and any(id(of(x)) in found for x in _read_by(instruction))
+                )
+            ):
+                found |= {id(of(x)) for x in instruction.outputs}
+        return found
+
+    def place(self, array: Array) -> Array:
+        """Where an array of the trace lies in the program; a constant is itself."""
+        return self.places.get(id(array), array)
+
+    def _placed(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self.place(value)
+        if type(value) in (tuple, list):
+            return type(value)([self._placed(item) for item in value])
+        return value
+
+    def _make_view(self, instruction: Instruction) -> None:
+        args = self._placed(instruction.args)
+        kwargs = {k: self._placed(v) for k, v in instruction.kwargs.items()}
+        made = instruction.call(*args, **kwargs)
+        for out, view in zip(instruction.outputs, results_in(made), strict=True):
+            self.places[id(out)] = view
+
+    def _bound(self, instruction: Instruction) -> Callable[[], Any]:
+        """The instruction as a call without arguments."""
+        args = self._placed(instruction.args)
+        kwargs = {k: self._placed(v) for k, v in instruction.kwargs.items()}
+        function = instruction.call
+        if instruction.kind in ("inplace", "host"):
+            return partial(function, *args, **kwargs)
+        outs = [self.place(out) for out in instruction.outputs]
+        dynamic = any(type(x) is Dynamic for x in args)
+        if not dynamic and (bound := _into(function, args, kwargs, outs)):
+            return bound
+
+        def run() -> None:
+            given = [x.cell[0] if type(x) is Dynamic else x for x in args]
+            found = function(*given, **kwargs)
+            for out, part in zip(outs, results_in(found), strict=True):
+                np.copyto(out, part)
+
+        return run
+
+    def labels(
+        self, inputs: Sequence[Array], read: Sequence[tuple[Variable, Array]]
+    ) -> _Labels:
+        return _Labels(self, inputs, read)
+
+
+# Functions of shapes and dtypes alone.
+_BY_SHAPE = frozenset((np.zeros_like, np.ones_like))
+# Functions and methods that write where they are told by out=.
+_METHODS = frozenset(
+    getattr(np.ndarray, name)
+    for name in "sum mean max min prod argmax argmin cumsum cumprod std var".split()
+)
+_TWO_ONLY = (np.maximum, np.minimum)  # by position
+_FUNCTIONS = frozenset((np.concatenate, np.stack, np.dot, np.cumsum, np.cumprod))
+
+
+def _into(
+    function: Any, args: Any, kwargs: dict[str, Any], outs: list[Array]
+) -> Callable[[], Any] | None:
+    """A call that writes its result into ``outs`` without a copy, if there is one."""
+    if isinstance(function, np.ufunc):
+        if kwargs or function in _TWO_ONLY:
+            return partial(function, *args, out=tuple(outs), **kwargs)
+        return partial(function, *args, *outs)
+    if function is np.ndarray.dot:
+        return partial(np.dot, *args, outs[0])
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate"):
+        return partial(function, *args, out=outs[0], **kwargs)
+    if function is np.concatenate:
+        kwargs = {name: x for name, x in kwargs.items() if name != "dtype"}
+    if function in _METHODS or function in _FUNCTIONS:
+        return partial(function, *args, out=outs[0], **kwargs)
+    if function is np.ndarray.copy:
+        return partial(np.copyto, outs[0], args[0])
+    if function is np.ndarray.astype:
+        return partial(np.copyto, outs[0], args[0], casting="unsafe")
+    return None
+
+
+def _like(array: Array, memory: Array) -> Array:
+    """An array in this memory with the dtype, shape and order of axes of another."""
+    order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+    dense = memory[: array.nbytes].view(array.dtype)
+    dense = dense.reshape([array.shape[i] for i in order])
+    return dense.transpose(np.argsort(order)) if array.ndim else dense.reshape(())
+
+
+class _Pool:
+    """Memory that is lent, given back, and lent again."""
+
+    def __init__(self) -> None:
+        self.free: list[Array] = []
+        self.bytes = 0
+
+    def take(self, size: int) -> Array:
+        """The smallest free piece that is large enough, or a new one."""
+        fitting = [m for m in self.free if size <= m.nbytes <= 2 * size + ALIGNMENT]
+        if fitting:
+            best = min(fitting, key=lambda m: m.nbytes)
+            self.free = [m for m in self.free if m is not best]
+            return best
+        return self.own(size)
+
+    def own(self, size: int) -> Array:
+        """A new piece, for values that stay from one run to the next."""
+        self.bytes += size
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + size]
+
+    def give(self, memory: Array) -> None:
+        self.free.append(memory)
+
+
+def _joined(
+    instructions: Sequence[Instruction],
+    roots: _Roots,
+    variables: Sequence[Array],
+    places: dict[int, Array],
+) -> set[int]:
+    """Concatenations that need no call: their parts are placed side by side.
+
+    Of all gradients for the optimizer, and of all variables that it moves.  Fills in
+    the places; returns the ids of the instructions that are done with that.
+    """
+    made = {
+        id(out)
+        for instruction in instructions
+        if instruction.kind == "fresh"
+        for out in instruction.outputs
+    }
+    own = {id(x) for x in variables}
+    done: set[int] = set()
+    taken: set[int] = set()
+    for instruction in instructions:
+        kwargs = dict(instruction.kwargs)
+        dtype = kwargs.pop("dtype", None)
+        if instruction.call is not np.concatenate or kwargs != {"axis": None}:
+            continue
+        (parts,), (out,) = instruction.args, instruction.outputs
+        bases = [roots.of(x) for x in parts]
+        ids = {id(x) for x in bases}
+        simple = (
+            (ids <= made or ids <= own)
+            and len(ids) == len(parts)
+            and not ids & taken
+            and all(
+                x.dtype == out.dtype
+                and x.size == base.size
+                and x.flags.c_contiguous
+                and base.flags.c_contiguous
+                for x, base in zip(parts, bases, strict=True)
+            )
+        )
+        if not simple or (dtype is not None and out.dtype != dtype):
+            continue
+        taken |= ids
+        whole = np.empty(out.size, out.dtype)
+        places[id(out)] = whole
+        start = 0
+        for x in bases:
+            piece = whole[start : start + x.size].reshape(x.shape)
+            if ids <= own:
+                piece[...] = x
+            places[id(x)] = piece
+            start += x.size
+        roots.join(bases, out)
+        done.add(id(instruction))
+    return done
+
+
+# --------------------------------------------------------------------- Variables
+
+
+class _Commits:
+    """How the variables that a program assigns get their new values.
+
+    Those whose values lie in one array get views of one copy of it.  As long as nobody
+    else holds the last copy, the new values are written into it.
+    """
+
+    def __init__(
+        self,
+        written: Sequence[tuple[Variable, Array]],
+        read: Sequence[tuple[Variable, Array]],
+    ):
+        self.rows: list[_Shared] = []
+        places = {id(v): place for v, place in read}
+        by_memory: dict[int, list[tuple[Variable, Array]]] = {}
+        for variable, array in written:
+            by_memory.setdefault(id(_owner(array)), []).append((variable, array))
+        for rows in by_memory.values():
+            inputs = [places.get(id(v)) for v, _ in rows]
+            self.rows.append(_Shared(rows, inputs))
+
+    def __call__(self) -> None:
+        for row in self.rows:
+            row.publish()
+
+
+def _owner(array: Array) -> Array:
+    return array if array.base is None else array.base
+
+
+class _Shared:
+    """Variables whose new values are parts of one array."""
+
+    def __init__(
+        self, rows: Sequence[tuple[Variable, Array]], inputs: Sequence[Array | None]
+    ):
+        self.variables = [v for v, _ in rows]
+        arrays = [x for _, x in rows]
+        start = min(_address(x) for x in arrays)
+        end = max(_address(x) + x.nbytes for x in arrays)
+        dense = all(x.flags.c_contiguous for x in arrays)
+        same = len({x.dtype for x in arrays}) == 1
+        self.parts: list[tuple[slice, tuple[int, ...]]] = []
+        if dense and same and end - start == sum(x.nbytes for x in arrays):
+            size = arrays[0].itemsize
+            first = min(arrays, key=_address)
+            self.source = np.lib.stride_tricks.as_strided(
+                first.reshape(-1), ((end - start) // size,), (size,)
+            )
+            for x in arrays:
+                offset = (_address(x) - start) // size
+                self.parts.append((slice(offset, offset + x.size), x.shape))
+            self.sources = [self.source]
+        else:
+            self.sources = arrays
+        # the program's own copies, which the next run reads
+        self.copies = [
+            (place, x)
+            for place, x in zip(inputs, arrays, strict=True)
+            if place is not None
+        ]
+        if self.parts and len(self.copies) == len(arrays):
+            # one copy where they lie side by side in the same order
+            first = self.copies[0][0]
+            if all(
+                _address(place) - _address(first) == _address(x) - start
+                for place, x in self.copies
+            ):
+                flat = np.lib.stride_tricks.as_strided(
+                    first.reshape(-1), self.source.shape, self.source.strides
+                )
+                self.copies = [(flat, self.source)]
+        self.published: list[Array] = []
+        self.views: list[Array] = []
+        self.counts: list[int] = []
+
+    def publish(self) -> None:
+        """Give the variables their new values, and the program its own copies."""
+        for place, x in self.copies:
+            np.copyto(place, x)
+        if self.views and self._counts() == self.counts and self._unchanged():
+            for mine, x in zip(self.published, self.sources, strict=True):
+                np.copyto(mine, x)
+        else:
+            self._publish_anew()
+            self.counts = self._counts()
+
+    def _unchanged(self) -> bool:
+        rows = zip(self.variables, self.views, strict=True)
+        return all(variable._data is view for variable, view in rows)
+
+    def _publish_anew(self) -> None:
+        self.published = [x.copy() for x in self.sources]
+        if self.parts:
+            whole = self.published[0]
+            self.views = [whole[part].reshape(shape) for part, shape in self.parts]
+        else:
+            self.views = list(self.published)
+        for variable, view in zip(self.variables, self.views, strict=True):
+            variable._data = view
+
+    def _counts(self) -> list[int]:
+        """How often each public array is referred to."""
+        return [sys.getrefcount(x) for x in (*self.views, *self.published)]
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+# ------------------------------------------------------------------------ printing
+
+
+class _Labels:
+    """Names for the arrays of a program, for reading."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        inputs: Sequence[Array],
+        read: Sequence[tuple[Variable, Array]],
+    ):
+        self.plan = plan
+        self.names: dict[int, str] = {}
+        self.results = plan.results
+        self.buffers: dict[int, int] = {}
+        self.header = []
+        for i, x in enumerate(inputs):
+            self.names[id(x)] = f"x{i}"
+            self.header.append(f"x{i} = input  {_described(x)}")
+        for i, (variable, x) in enumerate(read):
+            self.names[id(x)] = f"v{i}"
+            name = f" {variable.name}" if variable.name else ""
+            self.header.append(f"v{i} = variable{name}  {_described(x)}")
+
+    def name(self, array: Array) -> str:
+        found = self.names.get(id(array))
+        if found is None:
+            if id(array) not in self.plan.places and array.size == 1:
+                return str(array.item())
+            kind = "t" if id(array) in self.plan.places else "c"
+            found = self.names[id(array)] = f"{kind}{len(self.names)}"
+        return found
+
+    def line(self, instruction: Instruction) -> str:
+        args = [self._argument(x) for x in instruction.args]
+        args += [f"{k}={self._argument(v)}" for k, v in instruction.kwargs.items()]
+        call = f"{instruction.name}({', '.join(args)})"
+        if instruction.kind == "inplace":
+            return call
+        outs = instruction.outputs
+        if not outs:
+            return call
+        names = ", ".join(map(self.name, outs))
+        what = "; ".join(_described(x) for x in outs)
+        buffer = self._buffer(outs[0])
+        return f"{names} = {call}  {what} @{buffer}"
+
+    def _buffer(self, array: Array) -> int:
+        owner = _owner(self.plan.place(array))
+        return self.buffers.setdefault(id(owner), len(self.buffers))
+
+    def _argument(self, value: Any) -> str:
+        if isinstance(value, np.ndarray):
+            return self.name(value)
+        if type(value) in (tuple, list):
+            return f"[{', '.join(map(self._argument, value))}]"
+        if type(value) is Dynamic:
+            return "a counter"
+        return getattr(value, "__name__", None) or repr(value)
+
+    def dot(self, title: str, instructions: Sequence[Instruction]) -> str:
+        lines = [f'digraph "{title}" {{', "  node [shape=box];"]
+        for i, instruction in enumerate(instructions):
+            lines.append(f'  i{i} [label="{instruction.name}"];')
+            for x in _read_by(instruction):
+                lines.append(f'  "{self.name(x)}" -> i{i};')
+            for out in instruction.outputs:
+                lines.append(f'  i{i} -> "{self.name(out)}";')
+        return "\n".join([*lines, "}"])
+
+
+def _described(array: Array) -> str:
+    return f"{array.dtype} {array.shape}"
