@@ -281,6 +281,7 @@ def _capture(
 
     args, kwargs = nest.map_structure(traced, (args, kwargs))
     with _tracing:
+        known = set(VARIABLES)
         before = {v: v._data for v in map(_Held, VARIABLES.values()) if v.on_cpu()}
         stands = {held: Traced(trace, data, False) for held, data in before.items()}
         try:
@@ -288,7 +289,7 @@ def _capture(
                 held.variable._data = stand
             with trace:
                 result = f(*args, **kwargs)
-            _check_variables(stands, result)
+            _check_variables(known)
         except BaseException:
             for undo in reversed(trace.undo):
                 undo()
@@ -321,10 +322,9 @@ def _capture(
     return captured, captured.packed(found)
 
 
-def _check_variables(stands: Any, result: Any) -> None:
-    known = {held.variable._node.order for held in stands}
+def _check_variables(known: set[int]) -> None:
     for order, variable in list(VARIABLES.items()):
-        if order not in known and variable.device.kind == "cpu":
+        if order not in known:
             raise CaptureError(
                 f"{variable.name or 'a Variable'} was made in the captured function; "
                 "make it before, since a replay makes nothing"
