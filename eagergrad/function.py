@@ -31,6 +31,7 @@ def function(
     f: Callable[..., Any] | None = None,
     *,
     input_signature: Sequence[Any] | None = None,
+    exact: bool = False,
     on_failure: str = "raise",
 ) -> Any:
     """Capture a function: one program for each signature, replayed by later calls.
@@ -38,9 +39,13 @@ def function(
     The signature is the shapes and dtypes of the tensors and arrays among the
     arguments, nested as they may be, and the values of all else.  Gradients,
     optimizers' steps and random numbers in it are captured too; Variables that it reads
-    or assigns are looked up at each call.  A replay gives the bits that the function
-    itself would give.  Python runs only at the first call: its branches are those of
-    that call, and asking for a traced value raises CaptureError with the line.
+    or assigns are looked up at each call.  Python runs only at the first call: its
+    branches are those of that call, and asking for a traced value raises CaptureError
+    with the line.
+
+    With ``exact=True`` a replay gives the bits that the function itself would give.
+    Otherwise elementwise functions are fused, each of which may then differ from
+    NumPy's by 2 units in the last place; nothing depends on the run.
 
     ``input_signature`` lists the (shape, dtype) of each argument and refuses others.
     ``on_failure="eager"`` warns once and runs what cannot be captured as it is.  Under
@@ -56,9 +61,12 @@ def function(
         )
     if f is None:
         return functools.partial(
-            function, input_signature=input_signature, on_failure=on_failure
+            function,
+            input_signature=input_signature,
+            exact=exact,
+            on_failure=on_failure,
         )
-    return Function(f, input_signature, on_failure == "eager")
+    return Function(f, input_signature, exact, on_failure == "eager")
 
 
 class Function:
@@ -68,11 +76,13 @@ class Function:
         self,
         f: Callable[..., Any],
         input_signature: Sequence[Any] | None,
+        exact: bool,
         falls_back: bool,
     ):
         functools.update_wrapper(self, f)
         self.python_function = f
         self._signature = _signature_of(input_signature)
+        self._exact = exact
         self._falls_back = falls_back
         self._programs: OrderedDict[Any, _Captured | None] = OrderedDict()
         self._lock = threading.RLock()
@@ -108,7 +118,9 @@ class Function:
                 return self.python_function(*args, **kwargs)
             try:
                 self._capturing = True
-                captured, result = _capture(self.python_function, args, kwargs)
+                captured, result = _capture(
+                    self.python_function, args, kwargs, self._exact
+                )
             except CaptureError as error:
                 if not self._falls_back:
                     raise
@@ -265,7 +277,7 @@ class _Captured:
 
 
 def _capture(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exact: bool
 ) -> tuple[_Captured, Any]:
     """Run a function and write it down; nothing is changed if that fails."""
     trace = Trace()
@@ -308,14 +320,14 @@ def _capture(
     results: list[Any] = []
     places: list[int | None] = []
     for leaf in leaves:
-        known = isinstance(leaf, Tensor) and type(leaf) is not Variable
-        places.append(len(results) if known else None)
-        if known:
+        returned = isinstance(leaf, Tensor) and type(leaf) is not Variable
+        places.append(len(results) if returned else None)
+        if returned:
             results.append(_array(leaf._data))
     found = [x.copy() for x in results]
     name = getattr(f, "__qualname__", "function")
     arrays = [x._array for x in inputs]
-    program = Program(name, trace, arrays, read, results, written)
+    program = Program(name, trace, arrays, read, results, written, exact)
     for variable, array in written:
         variable._data = array.copy()
     captured = _Captured(program, nest.map_structure(_outline, result), places)

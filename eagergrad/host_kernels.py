@@ -108,6 +108,14 @@ def find(name: str) -> Callable[..., Any] | None:
     return None
 
 
+def made(kernel: Kernel) -> Callable[..., Any]:
+    """The ufunc of a kernel that is not in the catalogue; KernelError without one."""
+    try:
+        return _ufunc(kernel, ctypes.CDLL(str(library(kernel))))
+    except OSError as error:
+        raise KernelError(f"{kernel.name}: {error}") from error
+
+
 def warm_up(names: Iterable[str] | None = None) -> int:
     """Compile all kernels (or those named) that are not in the cache; how many.
 

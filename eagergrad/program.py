@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from .fusion import fuse
 from .tensor import Variable
-from .traced import Dynamic, Instruction, Trace, results_in
+from .traced import Dynamic, Instruction, Trace, arrays_in, results_in
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
@@ -32,12 +33,15 @@ class Program:
         read: Sequence[tuple[Variable, Array]],
         results: Sequence[Array],
         written: Sequence[tuple[Variable, Array]],
+        exact: bool,
     ):
         self.name = name
         self.guards = trace.guards
         needed = [*results, *(array for _, array in written)]
-        self.instructions = _needed(trace.instructions, needed)
-        plan = _Plan(self.instructions, inputs, [x for _, x in read], needed)
+        variables = [x for _, x in read]
+        kept = _needed(trace.instructions, needed)
+        self.instructions = fuse(kept, [*inputs, *variables], needed, exact)
+        plan = _Plan(self.instructions, inputs, variables, needed)
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
         self.results = [plan.place(x) for x in results]
@@ -90,16 +94,8 @@ class Program:
 # ------------------------------------------------------------------ what is needed
 
 
-def _arrays_in(value: Any) -> list[Array]:
-    if type(value) in (tuple, list):
-        return [array for item in value for array in _arrays_in(item)]
-    if type(value) is dict:
-        return _arrays_in(list(value.values()))
-    return [value] if isinstance(value, np.ndarray) else []
-
-
 def _read_by(instruction: Instruction) -> list[Array]:
-    return _arrays_in([instruction.args, instruction.kwargs])
+    return arrays_in([instruction.args, instruction.kwargs])
 
 
 def _touched(instruction: Instruction) -> Sequence[Array]:

@@ -91,7 +91,7 @@ class Trace:
         args, kwargs = _arrays(args), _arrays(kwargs)
         result = call(*_numbers(args), **kwargs)
         parts = [] if result is None else results_in(result, name)
-        given = _flat((args, list(kwargs.values())))
+        given = arrays_in((args, list(kwargs.values())))
         if result is None or kwargs.get("out") is not None:
             kind = "inplace"
         elif any(np.may_share_memory(part, x) for part in parts for x in given):
@@ -284,7 +284,7 @@ class Traced(NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self._array)))
 
     def __getitem__(self, index: Any) -> Any:
-        if any(type(x) is Traced and x.dtype == bool for x in _flat(index)):
+        if any(type(x) is Traced and x.dtype == bool for x in arrays_in(index)):
             raise ValueRead(
                 "a traced mask gives an array whose shape depends on values"
             )
@@ -351,10 +351,12 @@ def _numbers(args: Any) -> Any:
     return [x.cell[0] if type(x) is Dynamic else x for x in args]
 
 
-def _flat(value: Any) -> list[Any]:
+def arrays_in(value: Any) -> list[Any]:
     """The arrays, traced or not, in a nested argument."""
     if type(value) in (tuple, list):
-        return [array for item in value for array in _flat(item)]
+        return [array for item in value for array in arrays_in(item)]
+    if type(value) is dict:
+        return arrays_in(list(value.values()))
     return [value] if isinstance(value, (np.ndarray, Traced)) else []
 
 
@@ -368,7 +370,7 @@ class TraceBackend(Backend):
         def noted(*args: Any) -> Any:
             trace = current()
             if trace is None:
-                for x in _flat(args):
+                for x in arrays_in(args):
                     if type(x) is Traced:
                         x.own()  # raises
             assert trace is not None

@@ -96,9 +96,15 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
   const auto inputs = std::make_integer_sequence<int, N>();
   const auto outputs = std::make_integer_sequence<int, Results<F>::COUNT>();
-#pragma omp parallel for schedule(static) if (n >= PARALLEL)
-  for (Index start = 0; start < n; start += BLOCK)
+  const auto from = [&](Index start) {
     block<F, T>(a, step, start, n - start < BLOCK ? n - start : BLOCK, inputs, outputs);
+  };
+  if (n < PARALLEL) {  // an omp if(...) would still cost a call of its runtime
+    for (Index start = 0; start < n; start += BLOCK) from(start);
+  } else {
+#pragma omp parallel for schedule(static)
+    for (Index start = 0; start < n; start += BLOCK) from(start);
+  }
   forget_flags();
 }
 
@@ -180,13 +186,19 @@ template <class F, class T>
 void rows(char** a, const Index* count, const Index* step, void*) {
   constexpr int TOTAL = length(F::OPERANDS) - 1;
   const Index m = count[0], n = count[1];
-#pragma omp parallel if (m > 1 && m * n >= PARALLEL)
-  {
+  const auto over = [&](Index start, Index end) {
     // for the rows that are not contiguous, or of a half type
     const std::unique_ptr<wide<T>[]> buffer(new wide<T>[TOTAL * n]);
-#pragma omp for schedule(static)
-    for (Index i = 0; i < m; ++i)
+    for (Index i = start; i < end; ++i)
       row<F, T>(a, step, i, n, buffer.get(), std::make_integer_sequence<int, TOTAL>());
+  };
+  if (m == 1 || m * n < PARALLEL) {
+    over(0, m);
+  } else {
+    const Index chunk = (PARALLEL / 8 + n - 1) / n;  // rows at a time
+#pragma omp parallel for schedule(static)
+    for (Index start = 0; start < m; start += chunk)
+      over(start, start + chunk < m ? start + chunk : m);
   }
   forget_flags();
 }
