@@ -17,10 +17,13 @@ from typing import Any
 import numpy as _np
 
 from . import errors as errors
+from . import fft as fft
 from . import linalg as linalg
 from . import nest as nest
 from . import operators as _operators  # noqa: F401  binds the operators to Tensor
 from . import optim as optim
+from . import random as random
+from . import special as special
 from . import tape as tape
 from .array_api import __array_namespace_info__ as __array_namespace_info__
 from .array_api import can_cast as can_cast
@@ -52,9 +55,6 @@ from .gradients import implicit_gradients as implicit_gradients
 from .gradients import implicit_value_and_gradients as implicit_value_and_gradients
 from .gradients import make_vjp as make_vjp
 from .gradients import value_and_gradients_function as value_and_gradients_function
-from .ops import fft as fft
-from .ops import random as random
-from .ops import special as special
 from .ops.activations import celu as celu
 from .ops.activations import elu as elu
 from .ops.activations import gelu as gelu
@@ -237,6 +237,17 @@ from .ops.losses import (
     softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
 )
 from .ops.matrix_norms import norm as norm
+from .ops.nan_statistics import nanargmax as nanargmax
+from .ops.nan_statistics import nanargmin as nanargmin
+from .ops.nan_statistics import nancumprod as nancumprod
+from .ops.nan_statistics import nancumsum as nancumsum
+from .ops.nan_statistics import nanmax as nanmax
+from .ops.nan_statistics import nanmean as nanmean
+from .ops.nan_statistics import nanmin as nanmin
+from .ops.nan_statistics import nanprod as nanprod
+from .ops.nan_statistics import nanstd as nanstd
+from .ops.nan_statistics import nansum as nansum
+from .ops.nan_statistics import nanvar as nanvar
 from .ops.neural import log_softmax as log_softmax
 from .ops.neural import softmax as softmax
 from .ops.neural import softmax_cross_entropy as softmax_cross_entropy
@@ -246,12 +257,10 @@ from .ops.normalization import instance_norm as instance_norm
 from .ops.normalization import layer_norm as layer_norm
 from .ops.normalization import rms_norm as rms_norm
 from .ops.padding import pad as pad
-from .ops.pooling import adaptive_avg_pool as adaptive_avg_pool
 from .ops.pooling import avg_pool as avg_pool
 from .ops.pooling import avg_pool1d as avg_pool1d
 from .ops.pooling import avg_pool2d as avg_pool2d
 from .ops.pooling import avg_pool3d as avg_pool3d
-from .ops.pooling import interpolate as interpolate
 from .ops.pooling import max_pool as max_pool
 from .ops.pooling import max_pool1d as max_pool1d
 from .ops.pooling import max_pool2d as max_pool2d
@@ -282,6 +291,8 @@ from .ops.powers import trunc as trunc
 from .ops.putting import put_along_axis as put_along_axis
 from .ops.quantiles import median as median
 from .ops.quantiles import nanmedian as nanmedian
+from .ops.quantiles import nanpercentile as nanpercentile
+from .ops.quantiles import nanquantile as nanquantile
 from .ops.quantiles import percentile as percentile
 from .ops.quantiles import quantile as quantile
 from .ops.reductions import all as all
@@ -293,6 +304,9 @@ from .ops.reductions import max as max
 from .ops.reductions import mean as mean
 from .ops.reductions import min as min
 from .ops.reductions import sum as sum
+from .ops.resizing import adaptive_avg_pool as adaptive_avg_pool
+from .ops.resizing import adaptive_max_pool as adaptive_max_pool
+from .ops.resizing import interpolate as interpolate
 from .ops.scans import cummax as cummax
 from .ops.scans import cummin as cummin
 from .ops.scans import cumprod as cumprod
@@ -352,13 +366,6 @@ from .ops.statistics import amax as amax
 from .ops.statistics import amin as amin
 from .ops.statistics import average as average
 from .ops.statistics import count_nonzero as count_nonzero
-from .ops.statistics import nanmax as nanmax
-from .ops.statistics import nanmean as nanmean
-from .ops.statistics import nanmin as nanmin
-from .ops.statistics import nanprod as nanprod
-from .ops.statistics import nanstd as nanstd
-from .ops.statistics import nansum as nansum
-from .ops.statistics import nanvar as nanvar
 from .ops.statistics import prod as prod
 from .ops.statistics import ptp as ptp
 from .ops.statistics import std as std

@@ -77,7 +77,8 @@ def _beside(op: Any, x: Any, other: Any) -> Tensor:
         except (TypeError, ValueError) as error:
             raise explained(op, error, (x, other), ()) from error
     device = other.device
-    if device.kind != "cpu" and np.ndim(x):
+    own = type(x) is device.backend.buffer
+    if not own and device.kind != "cpu" and np.ndim(x):
         raise DeviceError(
             f"{op.name}: one operand is on {device}, the other a "
             f"{type(x).__name__} on the CPU; move it with "
@@ -131,19 +132,29 @@ def common_dtype(inputs: list[Tensor], name: str = "promotion") -> list[Tensor]:
     return [cast(x, dtype) for x in inputs]
 
 
-def narrowed(z: Any, *inputs: Any) -> Any:
-    """The dtype it has here, where NumPy widens.
+def narrowed(z: Any, impl: Any, *inputs: Any) -> Any:
+    """The dtype it has here, where NumPy's is another.
 
     Of integers NumPy makes other floats than float32; bfloat16 beside a Python number
-    becomes float32 or float64.
+    becomes float32 or float64.  On integers of 8 bits it computes in half precision,
+    and unsigned ones have no negative: ``impl``, if given, computes those anew.
     """
     char = z.dtype.char
-    if char not in "fdeD":
+    if char not in "efdD":
         return z
-    for x in inputs:
-        if type(x) not in SCALARS and (kind := x.dtype.kind) not in "biu":
-            return z.astype(x.dtype) if kind == "V" else z
-    return z if char == "f" else z.astype(np.complex64 if char == "D" else np.float32)
+    arrays = [x for x in inputs if type(x) not in SCALARS]
+    for x in arrays:
+        if x.dtype.kind not in "biu":
+            return z.astype(x.dtype) if x.dtype.kind == "V" else z
+    short = [x for x in arrays if x.dtype.kind == "u" or x.dtype.itemsize == 1]
+    if short and impl is not None:
+        z = impl[type(arrays[0])](*widened(inputs))
+    return z.astype(np.complex64 if char == "D" else np.float32, copy=False)
+
+
+def widened(inputs: Sequence[Any]) -> list[Any]:
+    """Integer arrays in float64, for an op that gives a float of them."""
+    return [x if type(x) in SCALARS else x.astype(np.float64) for x in inputs]
 
 
 def refuse_complex(name: str, *arrays: Any) -> None:

@@ -49,6 +49,7 @@ from .operands import (
     operand,
     operands,
     promoted,
+    widened,
 )
 from .tape import ITEM, Node, Tape, active, caller, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, wrap
@@ -192,7 +193,7 @@ class Op:
     def again(
         self, error: Exception, inputs: Sequence[Any], params: tuple[Any, ...] = ()
     ) -> Any:
-        """After an error: the composed op's value, for a dtype that no kernel serves.
+        """After an error: the value by another way, for a dtype that was not served.
 
         Or that of a constant beside a buffer that notes what is done with it.  Else the
         error is raised, restated with op, operands and remedy.
@@ -204,10 +205,16 @@ class Op:
                     return self.impl[type(x)](*arrays, *params)
         if isinstance(error, TypeError):
             kind = next(type(x) for x in arrays if type(x) not in SCALARS)
-            fused = self.form == "elementwise" or self.fused is not None
-            if fused and BUFFERS[kind].fused:
+            plain = self.form == "elementwise"
+            ways = []
+            if (plain or self.fused is not None) and BUFFERS[kind].fused:
+                ways.append((self.composed[kind], arrays))
+            whole = all(type(x) in SCALARS or x.dtype.kind in "biu" for x in arrays)
+            if plain and whole and self.forward is not None:  # bools have no negative
+                ways.append((self.impl[kind], widened(arrays)))
+            for way, given in ways:
                 try:
-                    return self.composed[kind](*arrays, *params)
+                    return way(*given, *params)
                 except Exception as again:
                     error = again
         raise explained(self, error, inputs, params) from error
@@ -442,7 +449,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
         except Exception as error:
             z = op.again(error, (x,))
         if narrows and z.dtype is not data.dtype:
-            z = narrowed(z, data)
+            z = narrowed(z, impl, data)
         if not z.shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
@@ -492,7 +499,7 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
         except Exception as error:
             z = op.again(error, (a, b))
         if z.dtype is not dtype:
-            z = narrowed(z, x, y)
+            z = narrowed(z, impl, x, y)
         if not z.shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
@@ -541,7 +548,7 @@ def _entry_params(op: Op) -> Callable[..., Tensor]:
             z, kept = z
             params = (*params, kept)
         if narrows and z.dtype is not data.dtype:
-            z = narrowed(z, data)
+            z = narrowed(z, None, data)
         out = wrap(z)
         node = x._node
         if node is not None and op.recorded:
@@ -581,7 +588,7 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
         except Exception as error:
             z = op.again(error, inputs, params)
         if z.dtype.char in "fdeD":
-            z = narrowed(z, *datas)
+            z = narrowed(z, None, *datas)
         out = wrap(z)
         tapes = active()
         if tapes and op.recorded:

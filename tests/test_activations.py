@@ -103,6 +103,19 @@ def test_slopes_at_kinks():
     assert grad(eg.softsign, zero) == 1
 
 
+@pytest.mark.parametrize("name", ["leaky_relu", "elu", "celu"])
+def test_a_tensor_as_parameter_has_a_gradient(name):
+    f = getattr(eg, name)
+    x = np.array([[-INF, -4.2, -0.8], [0.3, 1.9, INF]])
+    slopes = eg.tensor(np.array([[0.3], [0.7]]))
+    for row, slope in enumerate((0.3, 0.7)):
+        expected = f(x[row], slope).numpy()
+        np.testing.assert_allclose(f(x, slopes).numpy()[row], expected)
+    check_grads(f, [x[:, 1:2], np.array([0.3, 0.7])])
+    with pytest.raises(eg.errors.DTypeError, match=f"{name}: expected real numbers"):
+        f(1j, slopes)
+
+
 def test_small_tails_keep_their_digits():
     assert grad(eg.elu, -40.0) == math.exp(-40)
     np.testing.assert_allclose(eg.gelu(np.array(-10.0)).item(), -7.619853024160525e-23)

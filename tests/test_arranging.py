@@ -142,6 +142,7 @@ def test_broadcasting_and_tri():
     assert [x.shape for x in got] == [(2, 3)] * 3
     check_grads(lambda x, y: eg.broadcast_arrays(x, y), [V, np.ones((2, 1))])
     np.testing.assert_array_equal(eg.tri(2, 4, 1, "int64").numpy(), np.tri(2, 4, 1))
+    assert eg.tri(2, dtype=None).dtype == "float32"
     assert eg.broadcast_shapes((2, 1), 3) == (2, 3)
     assert [x.shape for x in eg.atleast_1d(1.0, V)] == [(1,), (3,)]
 

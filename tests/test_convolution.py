@@ -86,6 +86,7 @@ def test_pooling_gradients():
     check_grads(lambda x: eg.avg_pool2d(x, 3, 2, 1), [x])
     check_grads(lambda x: eg.avg_pool2d(x, 3, 2, 1, count_include_pad=False), [x])
     check_grads(lambda x: eg.adaptive_avg_pool(x, (3, 4)), [x])
+    check_grads(lambda x: eg.adaptive_max_pool(x, (3, 4)), [x])
     check_grads(lambda x: eg.interpolate(x, (7, 3)), [x])
     check_grads(lambda x: eg.interpolate(x, (7, 3), "bilinear"), [x])
 
@@ -107,6 +108,34 @@ def test_adaptive_and_resizing_by_hand():
     assert not np.isnan(y).any()
     pooled = eg.adaptive_avg_pool(np.array([[[np.inf, 1.0, 2.0]]]), 2)
     assert pooled.tolist() == [[[np.inf, 1.5]]]
+
+
+@pytest.mark.parametrize("sizes", [(5, 6), (7, 3), (1, 4)])
+@pytest.mark.parametrize("outputs", [1, (2, 3), (5, 6), (3, 4), (8, 2)])
+def test_adaptive_windows(outputs, sizes):
+    """Each output is of the slice that its docstring says."""
+    x = RNG.standard_normal((2, 3, *sizes))
+    counts = outputs if isinstance(outputs, tuple) else (outputs,) * 2
+    for pool, of in ((eg.adaptive_avg_pool, np.mean), (eg.adaptive_max_pool, np.max)):
+        y = pool(x, outputs)
+        assert y.shape == (2, 3, *counts)
+        for place in np.ndindex(counts):
+            window = tuple(
+                slice(i * n // m, -(-(i + 1) * n // m))
+                for i, n, m in zip(place, sizes, counts, strict=True)
+            )
+            expected = of(x[:, :, *window], axis=(2, 3))
+            np.testing.assert_allclose(y.numpy()[:, :, *place], expected)
+
+
+def test_adaptive_largest_of_equal_ones_is_the_first_row_by_row():
+    for x, first in (([[1, 2], [2, 2]], (0, 1)), ([[1, 1], [2, 2]], (1, 0))):
+        (g,) = eg.gradients_function(lambda x: eg.adaptive_max_pool(x, 1))(
+            np.array([[x]], "float32")
+        )
+        assert [tuple(i) for i in np.argwhere(g.numpy()[0, 0])] == [first]
+    y = eg.adaptive_max_pool(np.array([[[1.0, np.nan, 2.0]]]), 2)
+    np.testing.assert_array_equal(y.numpy(), [[[np.nan, np.nan]]])
 
 
 X = np.ones((1, 2, 5, 5))

@@ -80,6 +80,22 @@ def test_ties_of_a_clip_go_to_the_value():
     assert grad(f, 0.0, 1.0, 2.0) == [0.0, 1.0, 0.0]
 
 
+def test_a_clipped_number_takes_the_dtype_of_its_bounds():
+    half = np.array([0.0, 2.0], "float16")
+    for args, dtype, values in (
+        ((1, half, 1.0), "float16", [1, 1]),
+        ((1.5, 0.5, half), "float16", [0, 1.5]),
+        ((1.0, half, half.astype("float32")), "float32", [0, 2]),
+        ((half, 0.5, half.astype("float32")), "float32", [0, 2]),
+        ((half, np.array([1, 1]), 9), "float16", [1, 2]),
+        ((0.5, np.array([0, 1]), 2), "float32", [0.5, 1]),
+        ((1, 0, np.array([0, 3])), "int64", [0, 1]),
+        ((1, 0.5, 2), "float32", 1),
+    ):
+        y = eg.clip(*args)
+        assert (y.dtype, y.tolist()) == (dtype, values)
+
+
 def test_second_derivatives_of_kinks_are_zero():
     for f in (eg.relu, eg.abs, lambda x: eg.maximum(x, 0.0), eg.max):
         second = grad_of_grad(lambda x, f=f: eg.sum(f(x) * 2.0), [0.0, -1.0, 1.0])

@@ -185,6 +185,39 @@ def test_sums_accumulate_in_float32(half):
     assert tape.gradient(y, x).item() == 4096
 
 
+def test_nan_is_the_largest_of_bfloat16():
+    x = np.array([1, np.nan, 3, 0.5, np.nan, -2], BFLOAT16)
+    wide = x.astype("float32")
+    for call in (
+        eg.sort,
+        eg.argsort,
+        eg.unique,
+        lambda x: eg.sort(x, descending=True),
+        lambda x: eg.partition(x, 3)[3],
+        lambda x: eg.topk(x, 3)[1],
+        lambda x: eg.searchsorted(eg.sort(x), x),
+        lambda x: eg.nanquantile(x, 0.5),
+    ):
+        np.testing.assert_array_equal(call(x).astype("float32"), call(wide))
+    assert eg.sort(x).dtype == BFLOAT16
+
+
+@pytest.mark.parametrize("draw", [eg.random.uniform, eg.random.normal])
+def test_random_numbers(draw):
+    eg.random.seed(3)
+    x = draw(0.5, 2.0, 1000, "bfloat16")
+    assert x.dtype == BFLOAT16
+    eg.random.seed(3)
+    wide = draw(0.5, 2.0, 1000).numpy()
+    np.testing.assert_allclose(x.astype("float32").numpy(), wide, 0, 2.0**-5)
+
+
+def test_random_numbers_do_not_reach_the_upper_end():
+    x = eg.random.uniform(size=100_000, dtype="bfloat16").astype("float32").numpy()
+    assert x.min() == 0
+    assert x.max() == 1 - 2.0**-8
+
+
 def test_a_name_is_enough():
     for made in (
         eg.tensor([1.0], "bfloat16"),

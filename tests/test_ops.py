@@ -177,6 +177,37 @@ def test_integers_stay_integers_or_become_float32(op):
     agree(y, expected, "float32")
 
 
+ONE = np.ones((), "int8")
+OF_FLOATS = [
+    op
+    for op in FLOAT_UNARY + FLOAT_BINARY
+    if op.entry(*[ONE] * op.arity).dtype.kind == "f"
+]
+
+
+def close_to_float64(op, dtype):
+    """Of short and of unsigned integers the value is that of float64, rounded once."""
+    x = np.array([[0, 1, 2], [3, 7, 1]]).astype(dtype)
+    arrays = [x, x[::-1]][: op.arity]
+    y = op.entry(*arrays).numpy()
+    exact = op.entry(*[x.astype("float64") for x in arrays]).numpy()
+    assert y.dtype == "float32"
+    np.testing.assert_allclose(y, exact, 1e-7, 1e-38)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "uint16", "uint64"])
+@pytest.mark.parametrize("op", OF_FLOATS, ids=named)
+def test_short_integers_are_not_computed_in_half_precision(op, dtype):
+    close_to_float64(op, dtype)
+
+
+@pytest.mark.usefixtures("composed")
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "uint16", "uint64"])
+@pytest.mark.parametrize("op", OF_FLOATS, ids=named)
+def test_short_integers_without_kernels(op, dtype):
+    close_to_float64(op, dtype)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", FLOAT_BINARY, ids=named)
 def test_python_numbers_are_weak(op, dtype):

@@ -283,9 +283,9 @@ def test_permutations_are_equally_likely():
 
 @pytest.mark.parametrize("dtype", ["int32", "complex64", "bool", "uint32"])
 def test_other_dtypes_are_refused(dtype):
-    with pytest.raises(DTypeError, match=f"uniform: expected float16.* got {dtype}"):
+    with pytest.raises(DTypeError, match=f"uniform: expected one of.* got {dtype}"):
         philox.uniform(np, 0, 0, 1, dtype)
-    with pytest.raises(DTypeError, match=f"normal: expected float16.* got {dtype}"):
+    with pytest.raises(DTypeError, match=f"normal: expected one of.* got {dtype}"):
         philox.normal(np, 0, 0, 1, dtype)
 
 

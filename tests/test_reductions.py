@@ -228,6 +228,36 @@ def test_quantiles(axis, method):
     check_grads(lambda x: eg.quantile(x, [0.3, 0.8], axis, method), [X])
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)], ids=str)
+def test_quantiles_without_nan(axis, method):
+    for q in (0, 0.3, 0.5, 1.0, [0.2, 0.9]):
+        for keep in (False, True):
+            expected = np.nanquantile(HOLES, q, axis, method=method, keepdims=keep)
+            close(eg.nanquantile(HOLES, q, axis, method, keep), expected)
+    # NumPy leaves the second axis of q at the end
+    square = eg.nanquantile(HOLES, [[0.1], [0.75]], axis, method)
+    flat = np.nanquantile(HOLES, [0.1, 0.75], axis, method=method)
+    close(square, flat[:, None])
+    close(eg.nanpercentile(HOLES, 30, axis), np.nanpercentile(HOLES, 30, axis))
+    holed = eg.tensor(np.where(np.isnan(HOLES), nan, 0.0))
+    check_grads(lambda x: eg.nanquantile(x + holed, [0.3, 0.8], axis, method), [X])
+
+
+def test_quantiles_without_nan_at_the_edges():
+    x = np.array([[nan, nan, nan], [nan, 2.0, inf], [1.0, 1.0, nan]])
+    close(eg.nanquantile(x, 0.0, 1), [nan, 2, 1])
+    close(eg.nanquantile(x, 0.5, 1), [nan, inf, 1])
+    close(eg.nanquantile(x, [0.0, 1.0], 1), [[nan, 2, 1], [nan, inf, 1]])
+    rows = [[0, 0, 0], [0, 1, 0], [1, 0, 0]]
+    assert gradient(lambda x: eg.nanquantile(x, 0.0, 1), x) == rows
+    half = eg.nanquantile(x.astype("float16"), 0.25, 0)
+    assert half.dtype == "float16"
+    close(eg.nanquantile(np.zeros((0, 2)), 0.5, 0), [nan, nan])
+    with pytest.raises(eg.errors.ShapeError, match=r"nanpercentile: .* \[0, 100\]"):
+        eg.nanpercentile(x, 101)
+
+
 def test_quantiles_at_the_edges():
     assert gradient(eg.median, [4, 1, 3, 2]) == [0, 0, 0.5, 0.5]
     assert gradient(eg.median, [2, 2, 2]) == [0, 1, 0]
@@ -254,6 +284,31 @@ def test_equal_and_missing_extremes():
     assert gradient(eg.ptp, [1, 5, 3]) == [-1, 1, 0]
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1, -1], ids=str)
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("name", ["nanargmax", "nanargmin"])
+def test_positions_without_nan(name, keep, axis):
+    close(
+        getattr(eg, name)(HOLES, axis, keep),
+        getattr(np, name)(HOLES, axis, keepdims=keep),
+    )
+    whole = (X * 3).astype(int)
+    close(getattr(eg, name)(whole, axis), getattr(np, name)(whole, axis))
+
+
+def test_positions_without_nan_at_the_edges():
+    x = np.array([[nan, nan], [nan, -inf], [3.0, 3.0]])
+    assert eg.nanargmax(x, 1).tolist() == [-1, 1, 0]
+    assert eg.nanargmin(-x, 1).tolist() == [-1, 1, 0]
+    assert eg.nanargmax(x).dtype == "int64"
+    assert eg.nanargmax([nan]).item() == -1
+    with eg.GradientTape() as tape:
+        source = eg.tensor([1.0, nan])
+        tape.watch(source)
+        y = eg.nanargmax(source)
+    assert tape.gradient(y, source) is None
+
+
 # ---------------------------------------------------------------------- scans
 
 
@@ -268,6 +323,18 @@ def test_scans_against_numpy(axis):
     close(eg.logcumsumexp(X, axis), np.logaddexp.accumulate(*flat))
     for f in (eg.cumsum, eg.cumprod, eg.cummax, eg.cummin, eg.logcumsumexp):
         check_grads(lambda x, f=f: f(x, axis), [X])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1], ids=str)
+def test_scans_without_nan(axis):
+    hole = np.isnan(HOLES)
+    for name in ("nancumsum", "nancumprod"):
+        f, g = getattr(eg, name), getattr(np, name)
+        close(f(HOLES, axis), g(HOLES, axis))
+        close(f((X * 9).astype(int), axis), g((X * 9).astype(int), axis))
+        check_grads(lambda x, f=f: f(eg.where(hole, nan, x), axis), [X])
+    assert gradient(eg.nancumsum, [nan, 1, 2]) == [0, 2, 1]
+    assert gradient(eg.nancumprod, [2, nan, 0, 3]) == [2, 0, 8, 0]
 
 
 def test_running_extremes_at_the_edges():

@@ -326,6 +326,40 @@ def test_functions_with_their_own_gradient(gpu, f):
         agree(eg.nest.flatten(got)[0], eg.nest.flatten(expected)[0])
 
 
+ROWS_WITH_NAN = [[np.nan, 3.0, 1.0, 2.0], [0.5, np.nan, np.nan, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: eg.nanquantile(x, [0.3, 0.8], 1),
+        lambda x: eg.nanpercentile(x, 40, 0, "nearest"),
+        lambda x: eg.quantile(x, 0.3, 1),
+        lambda x: eg.nancumsum(x, 1),
+        lambda x: eg.nancumprod(x),
+        lambda x: eg.nanargmax(x, 1),
+        lambda x: eg.adaptive_max_pool(x[None], 3),
+        lambda x: eg.adaptive_avg_pool(x[None], 3),
+        lambda x: eg.avg_pool(x[None], 3, 1, 1, count_include_pad=False),
+        lambda x: eg.interpolate(x[None], 5, "linear"),
+        lambda x: eg.leaky_relu(x, x[0, 1]),
+        lambda x: eg.elu(x, x[0, 1]),
+        lambda x: eg.clip(1.0, x, 3.0),
+        lambda x: eg.exp(eg.astype(x > 1, "int8")),
+    ],
+)
+def test_functions_of_several_ops(gpu, f):
+    x = eg.tensor(ROWS_WITH_NAN)
+    there = on(gpu, ROWS_WITH_NAN)
+    agree(f(there), f(x), 1e-6)
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch([x, there])
+        y, z = f(x), f(there)
+    expected = tape.gradient(y, x)
+    if expected is not None:
+        agree(tape.gradient(z, there), expected, 1e-6)
+
+
 def test_explanations_and_entries(gpu):
     x = on(gpu, [1.0, 2.0])
     with eg.GradientTape() as tape:

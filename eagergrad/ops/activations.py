@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..errors import DTypeError, ShapeError
-from ..operands import operand, refuse_complex
+from ..operands import SCALARS, operand, refuse_complex
 from ..primitive import elementwise, primitive
 from .elementwise import (
     _sigmoid,
@@ -18,6 +20,7 @@ from .elementwise import (
     absolute,
     clip,
     exp,
+    expm1,
     minimum,
     product,
     relu,
@@ -26,9 +29,20 @@ from .elementwise import (
     tanh,
     where,
 )
-from .masks import masked_product
+from .masks import chosen, masked_product
 from .reductions import _floating, is_half
 from .special import _normal_cdf, density, ndtr
+
+
+def _choice(xp: Any) -> Any:
+    return chosen if xp is np else xp.where
+
+
+def _real(x: Any, name: str) -> Any:
+    x = _floating(x, name)
+    refuse_complex(name, x)
+    return x
+
 
 # ---------------------------------------------------------------------- pieces of lines
 
@@ -36,7 +50,7 @@ from .special import _normal_cdf, density, ndtr
 @primitive()
 def _leaky_relu(xp: Any, x: Any, negative_slope: float) -> Any:
     refuse_complex("leaky_relu", x)
-    return xp.where(x > 0, x, negative_slope * x)
+    return _choice(xp)(x > 0, x, negative_slope * x)
 
 
 @_leaky_relu.vjp
@@ -44,13 +58,16 @@ def _leaky_relu_rule(g: Any, x: Any, negative_slope: float) -> Any:
     return _where(x > 0, g, negative_slope * g)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
-    """x for x > 0, else negative_slope * x.
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+    """x for x > 0, else negative_slope * x; a tensor as slope has a gradient too.
 
     >>> leaky_relu(tensor([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return _leaky_relu(_floating(x, "leaky_relu"), negative_slope)
+    x = _real(x, "leaky_relu")
+    if type(negative_slope) not in SCALARS:
+        return relu(x) + negative_slope * minimum(x, 0.0)
+    return _leaky_relu(x, negative_slope)
 
 
 def relu6(x: Any) -> Any:
@@ -107,7 +124,7 @@ def threshold(x: Any, threshold: float, value: Any) -> Any:
 def _elu(xp: Any, x: Any, alpha: float, width: float, scale: float) -> Any:
     refuse_complex("elu", x)
     below = alpha * xp.expm1(xp.minimum(x, 0) / width)
-    return scale * xp.where(x > 0, x, below)
+    return scale * _choice(xp)(x > 0, x, below)
 
 
 @_elu.vjp
@@ -116,13 +133,16 @@ def _elu_rule(g: Any, x: Any, alpha: float, width: float, scale: float) -> Any:
     return scale * _where(x > 0, g, g * slope)
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
-    """x for x > 0, else alpha (exp(x) - 1).
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """x for x > 0, else alpha (exp(x) - 1); a tensor as alpha has a gradient too.
 
     >>> elu(tensor([float("-inf"), 2.0])).tolist()
     [-1.0, 2.0]
     """
-    return _elu(_floating(x, "elu"), alpha, 1.0, 1.0)
+    x = _real(x, "elu")
+    if type(alpha) not in SCALARS:
+        return relu(x) + alpha * expm1(minimum(x, 0.0))
+    return _elu(x, alpha, 1.0, 1.0)
 
 
 def selu(x: Any) -> Any:
@@ -134,13 +154,18 @@ def selu(x: Any) -> Any:
     return _elu(_floating(x, "selu"), 1.6732632423543772, 1.0, 1.0507009873554805)
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x for x > 0, else alpha (exp(x / alpha) - 1): smooth at 0 for every alpha.
+
+    A tensor as alpha has a gradient too.
 
     >>> celu(tensor([float("-inf"), 2.0]), 0.5).tolist()
     [-0.5, 2.0]
     """
-    return _elu(_floating(x, "celu"), alpha, alpha, 1.0)
+    x = _real(x, "celu")
+    if type(alpha) not in SCALARS:
+        return relu(x) + alpha * expm1(minimum(x, 0.0) / alpha)
+    return _elu(x, alpha, alpha, 1.0)
 
 
 log_sigmoid = elementwise(

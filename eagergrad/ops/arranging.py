@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, as_dtype, wrap
 from .indexing import take
 from .shapes import (
     _axis,
@@ -276,12 +276,15 @@ def meshgrid(
     return tuple(lines) if sparse else broadcast_arrays(*lines)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float32) -> Tensor:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """A matrix (N, M) with ones on and below the k-th diagonal, zeros above.
+
+    float32 unless a dtype is given.
 
     >>> tri(2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
+    dtype = np.float32 if dtype is None else as_dtype(dtype, "tri")
     return wrap(np.tri(N, M, k, dtype))
 
 

@@ -77,12 +77,19 @@ def matrix_trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Any:
     """The sum of the diagonal in the last two axes: (..., n, m) -> (...).
 
     With ``dtype`` the elements are cast to it first.
+
+    >>> matrix_trace(ones((3, 2, 2))).tolist()
+    [2.0, 2.0, 2.0]
     """
     return sum(matrix_diagonal(x, offset), -1, dtype=dtype)
 
 
 def matrix_diagonal(x: Any, offset: int = 0) -> Any:
-    """The diagonal in the last two axes: (..., n, m) -> (..., min(n, m))."""
+    """The diagonal in the last two axes: (..., n, m) -> (..., min(n, m)).
+
+    >>> matrix_diagonal(ones((3, 2, 2))).shape
+    (3, 2)
+    """
     return diagonal(x, offset, -2, -1)
 
 

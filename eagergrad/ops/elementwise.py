@@ -15,7 +15,7 @@ import numpy as np
 
 from ..device import backend_of, device_of, resolve
 from ..errors import ShapeError
-from ..operands import operand, operands, refuse_complex
+from ..operands import SCALARS, operand, operands, refuse_complex
 from ..primitive import constant, elementwise, linear
 from ..tape import active, left
 from ..tensor import Tensor, as_dtype, wrap
@@ -283,9 +283,10 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
         return operand(x, "clip") if max is None else minimum(x, max)
     if max is None:
         return maximum(x, min)
-    if not isinstance(x, Tensor) or x.dtype.kind in "biu":
-        x, min = operands(_clip_op.op, x, min)
-        x, max = operands(_clip_op.op, x, max)
+    if type(x) in SCALARS:  # it takes the dtype of an array beside it
+        x = where(False, max if type(min) in SCALARS else min, x)
+    x, min = operands(_clip_op.op, x, min)
+    x, max = operands(_clip_op.op, x, max)
     return _clip_op(x, min, max)
 
 

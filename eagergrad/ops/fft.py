@@ -304,21 +304,33 @@ def fft2(
 def ifft2(
     a: Any, s: Shape = None, axes: Shape = (-2, -1), norm: str | None = None
 ) -> Any:
-    """The inverse of ``fft2``."""
+    """The inverse of ``fft2``.
+
+    >>> ifft2(ones((3, 2, 2))).shape
+    (3, 2, 2)
+    """
     return _complex(_ifftn, a, s, axes, norm, "ifft2")
 
 
 def rfft2(
     a: Any, s: Shape = None, axes: Shape = (-2, -1), norm: str | None = None
 ) -> Any:
-    """``rfftn`` over the last two axes."""
+    """``rfftn`` over the last two axes.
+
+    >>> rfft2(ones((2, 4))).shape
+    (2, 3)
+    """
     return rfftn(a, s, axes, norm)
 
 
 def irfft2(
     a: Any, s: Shape = None, axes: Shape = (-2, -1), norm: str | None = None
 ) -> Any:
-    """The inverse of ``rfft2``."""
+    """The inverse of ``rfft2``.
+
+    >>> irfft2(ones((2, 3))).shape
+    (2, 4)
+    """
     return irfftn(a, s, axes, norm)
 
 
@@ -369,25 +381,3 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, device: Any = None) -> A
     [0.0, 0.25, 0.5]
     """
     return asarray(np.fft.rfftfreq(n, d), dtype or np.float32, device)
-
-
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]

@@ -47,9 +47,9 @@ def bits(xp: ModuleType, key: int, offset: int, n: int) -> Any:
 def uniform(xp: ModuleType, key: int, offset: int, n: int, dtype: Any) -> Any:
     """Draw `n` multiples of 2^-p in [0, 1), each equally likely.
 
-    p is 11 for float16, 24 for float32 (the high bits of one word), 53 for float64
-    (27 bits of one word, then 26 of the next): all are exact, and none rounds to 1.
-    DTypeError for other dtypes.
+    p is 8 for bfloat16, 11 for float16, 24 for float32 (the high bits of one word), 53
+    for float64 (27 bits of one word, then 26 of the next): all are exact, and none
+    rounds to 1.  DTypeError for other dtypes.
 
     >>> uniform(np, key=0, offset=0, n=2, dtype="float32")
     array([0.39904642, 0.88052016], dtype=float32)
@@ -63,7 +63,7 @@ def normal(xp: ModuleType, key: int, offset: int, n: int, dtype: Any) -> Any:
 
     Two words give u in (0, 1] and v in [0, 1), and these two elements:
     sqrt(-2 log u) cos(2 pi v) and sqrt(-2 log u) sin(2 pi v), at most 6.66. Computed
-    in float64 and rounded to `dtype`; DTypeError unless that is float16, 32 or 64.
+    in float64 and rounded to `dtype`; DTypeError unless that is one of `uniform`.
 
     >>> normal(np, key=0, offset=0, n=2, dtype="float32").round(3)
     array([ 0.991, -0.925], dtype=float32)
@@ -107,7 +107,7 @@ def _per_block(kind: str, name: str | None) -> int:
 def _float_name(op: str, dtype: Any) -> str:
     name: str = np.dtype(dtype).name
     if name not in _UNIFORM:
-        raise DTypeError(f"{op}: expected float16, float32 or float64, got {name}")
+        raise DTypeError(f"{op}: expected one of {', '.join(_UNIFORM)}, got {name}")
     return name
 
 
@@ -165,6 +165,10 @@ def _words(xp: ModuleType, key: int, offset: int, first: int, count: int) -> Any
     return words.reshape(-1)
 
 
+def _unit8(xp: ModuleType, words: Any) -> Any:
+    return (words >> 24).astype("float32") * 2.0**-8
+
+
 def _unit16(xp: ModuleType, words: Any) -> Any:
     return (words >> 21).astype("float16") * 2.0**-11
 
@@ -181,7 +185,12 @@ def _unit64(xp: ModuleType, words: Any) -> Any:
     return u
 
 
-_UNIFORM = {"float16": _unit16, "float32": _unit32, "float64": _unit64}
+_UNIFORM = {
+    "bfloat16": _unit8,
+    "float16": _unit16,
+    "float32": _unit32,
+    "float64": _unit64,
+}
 
 
 def _box_muller(xp: ModuleType, words: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pooling and resizing: the largest, the mean or the nearest of a neighbourhood."""
+"""Pooling: the largest or the mean of each window."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ from .convolution import (
     per_axis,
     window_slices,
 )
-from .elementwise import product
-from .indexing import take
-from .reductions import _floating, is_half, sum
-from .shapes import reshape
+from .reductions import _floating, is_half
 
 
 class Window(NamedTuple):
@@ -322,70 +319,3 @@ def avg_pool3d(
     1.0
     """
     return _mean_of("avg_pool3d", 3, x, kernel_size, stride, padding, count_include_pad)
-
-
-def adaptive_avg_pool(x: Any, output_size: int | Sequence[int]) -> Any:
-    """The means of ``output_size`` windows that cover (n, c, *sizes).
-
-    Window i of m along a size n runs from floor(i n / m) to ceil((i + 1) n / m).
-
-    >>> adaptive_avg_pool(tensor([[[1.0, 3.0, 5.0]]]), 2).tolist()
-    [[[2.0, 4.0]]]
-    """
-    x = _spatial("adaptive_avg_pool", x, None)
-    outputs = per_axis("adaptive_avg_pool", "output_size", output_size, x.ndim - 2)
-    _check_not_empty("adaptive_avg_pool", x)
-    for axis, m in enumerate(outputs, 2):
-        n = x.shape[axis]
-        start = np.arange(m) * n // m
-        length = -(-(np.arange(1, m + 1) * n) // m) - start
-        place = start[:, None] + np.arange(length.max())
-        inside = np.arange(length.max()) < length[:, None]
-        weights = np.where(inside, 1 / length[:, None], 0).astype(x.dtype)
-        rest = x.shape[axis + 1 :]
-        parts = take(x, np.minimum(place, n - 1).reshape(-1), axis)
-        parts = reshape(parts, (*x.shape[:axis], *place.shape, *rest))
-        weights = weights.reshape(*place.shape, *[1] * len(rest))
-        weights = x.device.backend.put(weights, x.device)
-        x = sum(product(weights, parts), axis + 1)
-    return x
-
-
-def _check_not_empty(name: str, x: Any) -> None:
-    if 0 in x.shape[2:]:
-        raise ShapeError(f"{name}: expected sizes of at least 1, got {x.shape}")
-
-
-def interpolate(x: Any, size: int | Sequence[int], mode: str = "nearest") -> Any:
-    """Resize the last axes of (n, c, *sizes) to ``size``.
-
-    "nearest" takes element floor(i n / m) for output i of m; "linear" (or "bilinear")
-    weighs the two neighbours of (i + 1/2) n / m - 1/2 along each axis.
-
-    >>> interpolate(tensor([[[1.0, 3.0]]]), 4, "linear").tolist()
-    [[[1.0, 1.5, 2.5, 3.0]]]
-    """
-    x = _spatial("interpolate", x, None)
-    outputs = per_axis("interpolate", "size", size, x.ndim - 2)
-    _check_not_empty("interpolate", x)
-    if mode not in ("nearest", "linear", "bilinear"):
-        raise ShapeError(
-            'interpolate: expected mode "nearest", "linear" or "bilinear", got '
-            f"{mode!r}"
-        )
-    for axis, m in enumerate(outputs, 2):
-        n = x.shape[axis]
-        if n == m:
-            continue
-        if mode == "nearest":
-            x = take(x, np.arange(m) * n // m, axis)
-            continue
-        spot = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
-        low = np.floor(spot).astype(int)
-        high = np.minimum(low + 1, n - 1)
-        shape = (m,) + (1,) * (x.ndim - axis - 1)
-        share = (spot - low).astype(x.dtype).reshape(shape)
-        near = x.device.backend.put(1 - share, x.device)
-        far = x.device.backend.put(share, x.device)
-        x = product(near, take(x, low, axis)) + product(far, take(x, high, axis))
-    return x

@@ -43,7 +43,7 @@ def float_power(a: Any, b: Any) -> Any:
 
     The dtype of floating arguments is kept, where NumPy's is at least float64.
 
-    >>> float_power(tensor([2, 4]), -1).tolist()
+    >>> float_power(tensor([2.0, 4.0]), -1).tolist()
     [0.5, 0.25]
     """
     if not isinstance(b, (int, float, complex)):

@@ -12,12 +12,13 @@ from ..tensor import Tensor, wrap
 from .elementwise import isnan, product, where
 from .gathering import take_along_axis
 from .indexing import take
-from .reductions import Axis, _count, _floating, _reduced, sum
+from .reductions import Axis, _floating, _reduced, sum
 from .shapes import broadcast_to, reshape, transpose
 from .sorting import sort
-from .statistics import _array, _axes, _joined, _over
+from .statistics import _axes, _joined, _over
 
-_METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+_ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
+_METHODS = ("linear", "midpoint", *_ROUNDED)
 
 
 def quantile(
@@ -51,8 +52,7 @@ def percentile(
     >>> percentile(tensor([1.0, 2.0, 4.0]), 75).item()
     3.0
     """
-    q = q.numpy() if isinstance(q, Tensor) else np.asarray(q, np.float64)
-    return _quantile(x, q / 100, axis, method, keepdims, "percentile")
+    return _quantile(x, _fractions(q), axis, method, keepdims, "percentile")
 
 
 def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -66,38 +66,62 @@ def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return _quantile(x, 0.5, axis, "midpoint", keepdims, "median")
 
 
+def nanquantile(
+    x: Any,
+    q: Any,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """``quantile`` of the elements that are not nan; nan for none.
+
+    >>> nanquantile(tensor([1.0, nan, 2.0, 4.0]), 0.75).item()
+    3.0
+    """
+    return _quantile(x, q, axis, method, keepdims, "nanquantile")
+
+
+def nanpercentile(
+    x: Any,
+    q: Any,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """``nanquantile`` with q in percent.
+
+    >>> nanpercentile(tensor([1.0, nan, 2.0, 4.0]), 75).item()
+    3.0
+    """
+    return _quantile(x, _fractions(q), axis, method, keepdims, "nanpercentile")
+
+
 def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The median of the elements that are not nan; nan for none.
 
     >>> nanmedian(tensor([1.0, nan, 2.0])).item()
     1.5
     """
-    x = _floating(x, "nanmedian")
-    axes = _axes(axis, x.ndim, "nanmedian")
-    if not x.ndim or not _count(x.shape, axes):
-        return median(x, axes, keepdims)
-    flat, along = _joined(x, axes)
-    ordered = sort(flat, along)  # nan is last
-    count = sum(~isnan(flat), along, True)._data
-    xp = x.device.backend.xp
-    low = take_along_axis(ordered, xp.maximum(count - 1, 0) // 2, along)
-    high = take_along_axis(
-        ordered, xp.minimum(count // 2, flat.shape[along] - 1), along
-    )
-    y = where(wrap(count % 2 == 1), low, 0.5 * low + 0.5 * high)
-    return reshape(y, _reduced(x.shape, axes, keepdims))
+    return _quantile(x, 0.5, axis, "midpoint", keepdims, "nanmedian")
+
+
+def _fractions(percent: Any) -> np.ndarray[Any, Any]:
+    if isinstance(percent, Tensor):
+        percent = percent.numpy()
+    return np.asarray(percent, np.float64) / 100
 
 
 def _quantile(
     x: Any, q: Any, axis: Axis, method: str, keepdims: bool, name: str
 ) -> Any:
-    x = _floating(x)
+    x = _floating(x, name)
     axes = _axes(axis, x.ndim, name)
     if method not in _METHODS:
         raise ShapeError(f"{name}: expected method in {_METHODS}, got {method!r}")
     q = np.asarray(q.numpy() if isinstance(q, Tensor) else q, np.float64)
     if not ((q >= 0) & (q <= 1)).all():
-        raise ShapeError(f"{name}: expected q in [0, {100 if name[0] == 'p' else 1}]")
+        most = 100 if "percentile" in name else 1
+        raise ShapeError(f"{name}: expected q in [0, {most}]")
     shape = (*q.shape, *_reduced(x.shape, axes, keepdims))
     if not axes and axis is not None:
         return broadcast_to(x, shape)
@@ -106,32 +130,48 @@ def _quantile(
     length = flat.shape[along]
     if not length:
         return broadcast_to(_over(sum(flat, along), 0), shape)
-    ordered = sort(flat, along)
-    place = q.reshape(-1) * (length - 1)
-    low = np.floor(place)
-    share = place - low
-    if method == "lower":
-        share = share * 0
-    elif method == "higher":
-        share = np.ceil(share)
-    elif method == "nearest":
-        low, share = np.rint(place), share * 0
-    elif method == "midpoint":
-        share = np.where(share > 0, 0.5, 0.0)
-    below = low.astype(np.int64)
-    above = np.minimum(below + 1, length - 1)
-    ends = (slice(None),) * along + (slice(-1, None),)
-    missing = isnan(ordered[ends])  # nan is last
-    y = take(ordered, _beside(x, below), along)
-    if share.any():
-        part = _beside(x, share.astype(x._data.real.dtype))
-        part = _array(part.reshape((-1,) + (1,) * (flat.ndim - 1 - along)))
-        over = take(ordered, _beside(x, above), along)
+    ordered = sort(flat, along)  # nan is last
+    q = q.reshape((-1,) + (1,) * (flat.ndim - 1 - along))
+    pick: Any
+    if name.startswith("nan"):  # each slice has its own count, and its own places
+        xp, pick, q = x.device.backend.xp, _take_along, _beside(x, q)
+        count = sum(~isnan(flat), along, True)
+        missing, last = count == 0, xp.maximum(count._data - 1, 0)
+    else:  # all have the same, known on the host
+        xp, pick, last = np, _take, length - 1
+        missing = isnan(ordered[(slice(None),) * along + (slice(-1, None),)])
+    low, share = _places(xp, q, last, method)
+    y = pick(ordered, low, along)
+    if method not in _ROUNDED and (pick is not _take or share.any()):
+        part: Any = wrap(_beside(x, share.astype(x._data.real.dtype)))
+        over = pick(ordered, xp.minimum(low + 1, last), along)
         y = product(1.0 - part, y) + product(part, over)
     y = where(missing, math.nan, y)
     order = (along, *[i for i in range(flat.ndim) if i != along])
     return reshape(transpose(y, order), shape)
 
 
-def _beside(x: Tensor, values: np.ndarray[Any, Any]) -> Any:
-    return x.device.backend.put(values, x.device)
+def _places(xp: Any, q: Any, last: Any, method: str) -> tuple[Any, Any]:
+    """The place at or below each quantile in sorted order, and the next one's share."""
+    place = q * last
+    if method in _ROUNDED:
+        place = getattr(xp, _ROUNDED[method])(place)
+    low = xp.floor(place)
+    share = place - low
+    if method == "midpoint":
+        share = xp.where(share > 0, 0.5, 0.0)
+    return low.astype(np.int64), share
+
+
+def _take(x: Any, places: Any, axis: int) -> Any:
+    return take(x, _beside(x, places.reshape(-1)), axis)
+
+
+def _take_along(x: Any, places: Any, axis: int) -> Any:
+    return take_along_axis(x, wrap(places), axis)
+
+
+def _beside(x: Tensor, values: Any) -> Any:
+    """Values of the host, or of its device already, beside x."""
+    backend = x.device.backend
+    return values if type(values) is backend.buffer else backend.put(values, x.device)

@@ -115,10 +115,10 @@ class Generator:
     ) -> Tensor:
         """Draw, then map along the line (offset, slope)."""
         dtype = as_dtype(dtype, f"random.{kind}")
-        if dtype.kind != "f":
+        if dtype.kind not in "fV":
             raise DTypeError(
-                f"random.{kind}: expected float16, float32 or float64, got {dtype}; "
-                "draw one of these and cast it with astype"
+                f"random.{kind}: expected a floating dtype, got {dtype}; draw floats "
+                "and cast them with astype"
             )
         size = () if size is None else size
         shape = tuple(size) if isinstance(size, Sequence) else (size,)
@@ -128,7 +128,7 @@ class Generator:
         with target:
             values = traced.call(draw, target.backend.xp, key, offset, count, dtype)
             if line != (0.0, 1.0):
-                values = line[0] + line[1] * values
+                values = (line[0] + line[1] * values).astype(dtype, copy=False)
             return wrap(values.reshape(shape))
 
 

@@ -364,9 +364,3 @@ entr = elementwise(
     domain=(0.1, 4.0),
     doc="-x log(x): 0 at 0, -inf below; the slope at 0 is infinite.",
 )
-
-__all__ = [
-    *("beta", "betaln", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit"),
-    *("gammainc", "gammaln", "i0", "i0e", "i1", "i1e", "log_ndtr", "logit", "ndtr"),
-    *("ndtri", "polygamma", "xlog1py", "xlogy"),
-]
