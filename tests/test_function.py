@@ -1,5 +1,6 @@
 """Captured functions: the bits of the eager ones, at every replay."""
 
+import contextlib
 import gc
 import threading
 import weakref
@@ -56,6 +57,44 @@ def test_every_gradient_is_replayed(case):
         xs = [eg.tensor(x) for x in arrays]
         all_same(captured(*xs), gradients(case, xs))
     assert len(captured.programs()) == 1
+
+
+# What names its result's shape by values, or asks for one.
+NOT_CAPTURED = {
+    *("nonzero", "flatnonzero", "from_dlpack", "unique", "unique_all"),
+    *("unique_counts", "unique_inverse", "unique_values"),
+}
+
+
+def of_one_tensor():
+    """The public functions that can be called with one matrix, and its values."""
+    x = eg.tensor(np.random.default_rng(0).uniform(0.2, 0.8, (4, 4)))
+    for name in dir(eg):
+        f = getattr(eg, name)
+        if name[0] != "_" and callable(f) and not isinstance(f, type):
+            with contextlib.suppress(Exception):  # takes something else
+                y = f(x)
+                if any(isinstance(leaf, eg.Tensor) for leaf in eg.nest.flatten(y)):
+                    yield name
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(set(of_one_tensor())))
+def test_every_function_of_one_tensor_is_captured(name):
+    f = getattr(eg, name)
+    captured = eg.function(f, exact=True)
+    draw = np.random.default_rng(1)
+    for _ in range(2):
+        x = eg.tensor(draw.uniform(0.2, 0.8, (4, 4)))
+        if name in NOT_CAPTURED:
+            with pytest.raises(CaptureError):
+                captured(x)
+        else:
+            for got, expected in zip(
+                eg.nest.flatten(captured(x)), eg.nest.flatten(f(x)), strict=True
+            ):
+                if isinstance(expected, eg.Tensor):
+                    same(got, expected)
 
 
 # ------------------------------------------------------------------- training steps

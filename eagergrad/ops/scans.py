@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .creation import full
 from .elementwise import _astype_op, _where, astype, exp, product
 from .gathering import take_along_axis
@@ -232,9 +232,10 @@ def _extreme_so_far(x: Any, axis: int | None, name: str) -> Any:
     now, before = y[_cut(axis, 1, None)], y[_cut(axis, None, -1)]
     new = (now != before) & (before == before)  # a nan stays the extreme
     places = xp.arange(data.shape[axis]).reshape((-1,) + (1,) * (data.ndim - 1 - axis))
-    found = xp.zeros(data.shape, places.dtype)
-    found[_cut(axis, 1, None)] = xp.where(new, places[1:], 0)
-    return take_along_axis(x, _running(xp, xp.maximum, found, axis), axis)
+    later = xp.where(new, places[1:], 0)
+    first = xp.zeros((*later.shape[:axis], 1, *later.shape[axis + 1 :]), later.dtype)
+    found = _running(xp, xp.maximum, xp.concatenate([first, later], axis), axis)
+    return take_along_axis(x, wrap(found), axis)
 
 
 def cummax(x: Any, axis: int | None = None) -> Any:
