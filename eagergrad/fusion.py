@@ -12,6 +12,8 @@ their stated errors, 2 units in the last place at most: ``exact`` leaves these a
 from __future__ import annotations
 
 import hashlib
+import heapq
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ import numpy as np
 from . import host_kernels
 from .formulas import RENAMED, VECTORISED, number
 from .kernels import Kernel, catalogue
-from .traced import Instruction, arrays_in
+from .traced import Instruction
 
 Array = np.ndarray[Any, Any]
 
@@ -102,10 +104,13 @@ class _Fuser:
         self.exact = exact
         self.given = {id(x) for x in given}
         self.needed = {id(x) for x in needed}
+        self.changing = [
+            i for i, x in enumerate(instructions) if x.kind in ("inplace", "host")
+        ]
         self.readers: dict[int, set[int]] = {}
         self.maker: dict[int, int] = {}
         for i, instruction in enumerate(instructions):
-            for x in arrays_in([instruction.args, instruction.kwargs]):
+            for x in instruction.reads:
                 self.readers.setdefault(id(x), set()).add(i)
             for out in instruction.outputs:
                 self.maker.setdefault(id(out), i)
@@ -119,15 +124,25 @@ class _Fuser:
         if dtype not in _DTYPES:
             return None
         members = {root}
-        for i in range(root - 1, max(root - REACH, 0) - 1, -1):
+        # Makers of what members read, latest first: when one is looked at, all that
+        # read it have been.
+        ahead = [-i for i in self._makers(root)]
+        heapq.heapify(ahead)
+        seen = set(ahead)
+        while ahead and len(members) < MOST_MEMBERS:
+            i = -heapq.heappop(ahead)
             if self._may_join(i, members, root, dtype):
                 members.add(i)
+                for maker in self._makers(i):
+                    if -maker not in seen:
+                        seen.add(-maker)
+                        heapq.heappush(ahead, -maker)
         # without those that read what no kernel of this dtype reads
         while wrong := {i for i in members if not self._reads_well(i, members, dtype)}:
             members -= wrong
             if root not in members:
                 return None
-        if len(members) < 2 or len(members) > MOST_MEMBERS:
+        if len(members) < 2:
             return None
         piece = _Piece(self, sorted(members), dtype)
         return piece if 0 < len(piece.inputs) <= MOST_INPUTS else None
@@ -149,14 +164,19 @@ class _Fuser:
             or out.shape != self.instructions[root].outputs[0].shape
         ):
             return False
-        reads = arrays_in(instruction.args)
+        reads = instruction.reads
+        between = self.changing[bisect(self.changing, i) : bisect(self.changing, root)]
         return not any(
             np.may_share_memory(x, y)
-            for other in self.instructions[i + 1 : root]
-            if other.kind in ("inplace", "host")
-            for x in arrays_in([other.args, other.kwargs])
+            for j in between
+            for x in self.instructions[j].reads
             for y in reads
         )
+
+    def _makers(self, i: int) -> list[int]:
+        """The instructions that made what an instruction reads."""
+        made = (self.maker.get(id(x)) for x in self.instructions[i].reads)
+        return [maker for maker in made if maker is not None and maker < i]
 
     def _reads_well(self, i: int, members: set[int], dtype: np.dtype[Any]) -> bool:
         instruction = self.instructions[i]
@@ -224,7 +244,6 @@ class _Piece:
 
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 MOST_INPUTS, MOST_MEMBERS = 12, 100
-REACH = 400  # instructions back that are looked at
 
 
 def _compiled(piece: _Piece) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .fusion import fuse
 from .tensor import Variable
-from .traced import Dynamic, Instruction, Trace, arrays_in, results_in
+from .traced import Dynamic, Instruction, Trace, results_in
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
@@ -94,14 +94,10 @@ class Program:
 # ------------------------------------------------------------------ what is needed
 
 
-def _read_by(instruction: Instruction) -> list[Array]:
-    return arrays_in([instruction.args, instruction.kwargs])
-
-
 def _touched(instruction: Instruction) -> Sequence[Array]:
     """What an instruction writes to: its results, or the arguments among them."""
     if instruction.kind == "inplace":
-        return _read_by(instruction)
+        return instruction.reads
     return instruction.outputs
 
 
@@ -116,9 +112,7 @@ class _Roots:
                     self.root[id(out)] = out
                     if instruction.kind == "view":
                         source = next(
-                            x
-                            for x in _read_by(instruction)
-                            if np.may_share_memory(x, out)
+                            x for x in instruction.reads if np.may_share_memory(x, out)
                         )
                         self.root[id(out)] = self.of(source)
 
@@ -146,7 +140,7 @@ def _needed(
         host = instruction.kind == "host"
         if host or any(id(roots.of(x)) in alive for x in touched):
             kept.append(instruction)
-            alive |= {id(roots.of(x)) for x in _read_by(instruction)}
+            alive |= {id(roots.of(x)) for x in instruction.reads}
     return kept[::-1]
 
 
@@ -173,7 +167,7 @@ class _Plan:
         self.joined = _joined(instructions, self.roots, variables, self.places)
         last: dict[int, int] = {}
         for i, instruction in enumerate(instructions):
-            for x in (*_read_by(instruction), *instruction.outputs):
+            for x in (*instruction.reads, *instruction.outputs):
                 last[id(self.roots.of(x))] = i
         forever = {id(self.roots.of(x)) for x in (*inputs, *variables, *results)}
         varying = self._varying(instructions, (*inputs, *variables))
@@ -200,7 +194,7 @@ class _Plan:
                     self.calls.append(call)
                 else:
                     call()  # once is enough
-            for x in (*_read_by(instruction), *instruction.outputs):
+            for x in (*instruction.reads, *instruction.outputs):
                 root = self.roots.of(x)
                 if last[id(root)] == i and id(root) in held:
                     pool.give(held.pop(id(root)))
@@ -220,17 +214,14 @@ class _Plan:
         found = {id(of(x)) for x in given}
         for instruction in instructions:
             if instruction.kind == "inplace":  # what it changes must be made anew
-                found |= {id(of(x)) for x in _read_by(instruction)}
+                found |= {id(of(x)) for x in instruction.reads}
         for instruction in instructions:
             by_shape = instruction.call in _BY_SHAPE
             dynamic = any(type(x) is Dynamic for x in instruction.args)
             if (
                 instruction.kind == "host"
                 or dynamic
-                or (
-                    not by_shape
-                    and any(id(of(x)) in found for x in _read_by(instruction))
-                )
+                or (not by_shape and any(id(of(x)) in found for x in instruction.reads))
             ):
                 found |= {id(of(x)) for x in instruction.outputs}
         return found
@@ -323,30 +314,31 @@ def _like(array: Array, memory: Array) -> Array:
 
 
 class _Pool:
-    """Memory that is lent, given back, and lent again."""
+    """Memory that is lent, given back, and lent again for as many bytes."""
 
     def __init__(self) -> None:
-        self.free: list[Array] = []
+        self.free: dict[int, list[Array]] = {}
         self.bytes = 0
 
     def take(self, size: int) -> Array:
-        """The smallest free piece that is large enough, or a new one."""
-        fitting = [m for m in self.free if size <= m.nbytes <= 2 * size + ALIGNMENT]
-        if fitting:
-            best = min(fitting, key=lambda m: m.nbytes)
-            self.free = [m for m in self.free if m is not best]
-            return best
-        return self.own(size)
+        """A free piece of a size, or a new one."""
+        free = self.free.get(_rounded(size))
+        return free.pop() if free else self.own(size)
 
     def own(self, size: int) -> Array:
         """A new piece, for values that stay from one run to the next."""
+        size = _rounded(size)
         self.bytes += size
         raw = np.empty(size + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + size]
 
     def give(self, memory: Array) -> None:
-        self.free.append(memory)
+        self.free.setdefault(memory.nbytes, []).append(memory)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _joined(
@@ -584,7 +576,7 @@ class _Labels:
         lines = [f'digraph "{title}" {{', "  node [shape=box];"]
         for i, instruction in enumerate(instructions):
             lines.append(f'  i{i} [label="{instruction.name}"];')
-            for x in _read_by(instruction):
+            for x in instruction.reads:
                 lines.append(f'  "{self.name(x)}" -> i{i};')
             for out in instruction.outputs:
                 lines.append(f'  i{i} -> "{self.name(out)}";')

@@ -31,7 +31,7 @@ current = _current.get  # the trace that is being made on this thread
 class Instruction:
     """One call: of what, on what, and the arrays it gave."""
 
-    __slots__ = ("args", "call", "kind", "kwargs", "name", "outputs")
+    __slots__ = ("args", "call", "kind", "kwargs", "name", "outputs", "reads")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Instruction:
         self.call = call
         self.args = args
         self.kwargs = kwargs
+        self.reads = arrays_in([args, kwargs])
         self.outputs = outputs
         # "fresh": its results are new arrays; "view": they share memory with its
         # arguments; "inplace": they are arguments; "host": it writes into its last

@@ -481,7 +481,7 @@ def test_memory_is_used_again():
     f(eg.ones((1000,)))
     program = f.program(eg.ones((1000,)))
     assert program.bytes_eager == 20 * 4000
-    assert program.bytes_planned <= 3 * 4000
+    assert program.bytes_planned <= 3 * 4032  # multiples of 64
 
 
 def test_what_nobody_needs_is_not_run():
