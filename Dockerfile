@@ -11,6 +11,9 @@ RUN /opt/venv/bin/pip install --no-cache-dir --quiet '/src[cpu]'
 FROM build-cpu AS build-cuda
 ARG CUDA=12
 RUN /opt/venv/bin/pip install --no-cache-dir --quiet "/src[cuda${CUDA}]"
+# Kernels for all GPUs, in a folder that every user may read and only root may change.
+ENV EAGERGRAD_CACHE=/opt/kernels
+RUN mkdir /opt/kernels && /opt/venv/bin/eagergrad warmup
 
 FROM ${BASE_IMAGE} AS base
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
@@ -25,4 +28,6 @@ COPY --from=build-cpu /opt/venv /opt/venv
 FROM base AS cuda
 # A base that is not NVIDIA's must ask: by default the container gets nvidia-smi only.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ENV EAGERGRAD_CACHE=/opt/kernels
+COPY --from=build-cuda /opt/kernels /opt/kernels
 COPY --from=build-cuda /opt/venv /opt/venv

@@ -18,7 +18,7 @@ installed = $(patsubst $(VENV)/installed-%,%,$(wildcard $(VENV)/installed-cuda*)
 detected  = $(shell $(PYTHON) -c '$(probe)' 2>/dev/null || echo cpu)
 EXTRA     = $(eval EXTRA := $(or $(installed),$(detected)))$(EXTRA)
 
-.PHONY: help train test lint gpu-test gpu-found bench clean
+.PHONY: help train test lint gpu-test gpu-bench gpu-found bench clean
 .NOTPARALLEL:
 .SECONDEXPANSION:
 
@@ -27,6 +27,7 @@ help:
 	@echo 'make test      install the tools, lint, type-check, run all tests'
 	@echo 'make lint      the first half of that'
 	@echo 'make gpu-test  run the tests that need an NVIDIA GPU; fail without one'
+	@echo 'make gpu-bench measure on an NVIDIA GPU; fail without one'
 	@echo 'make bench     measure against other libraries (a large download)'
 	@echo 'make clean     remove everything made here but your runs'
 	@echo 'ARGS="..." goes to the program that is run, as in'
@@ -44,11 +45,15 @@ lint: $(VENV)/group-dev
 	@$(bin)/ruff format --check .
 	@$(bin)/mypy
 
+gpu-bench: gpu-found $$(VENV)/installed-$$(EXTRA)
+	@$(bin)/python bench/gpu.py --save $(ARGS)
+	@$(bin)/python bench/steps.py --device cuda --cases Adam --save
+
 gpu-test: gpu-found $$(VENV)/installed-$$(EXTRA) $(VENV)/group-dev
 	@$(bin)/pytest -m gpu $(ARGS)
 
 gpu-found:
-	@test $(detected) != cpu || { echo >&2 'gpu-test: no NVIDIA GPU:' \
+	@test $(detected) != cpu || { echo >&2 'no NVIDIA GPU:' \
 	  'libcuda.so.1 is missing, older than CUDA 12, or finds no device'; exit 1; }
 
 bench: $(VENV)/group-bench

@@ -234,6 +234,7 @@ def torch_side() -> dict[str, timing.Case]:
     from torch.nn import functional
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_default_device(os.environ["EAGERGRAD_DEVICE"])
 
     def setup(p: Problem) -> tuple:
         params = [torch.tensor(w, requires_grad=True) for w in p.params]

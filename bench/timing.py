@@ -26,7 +26,7 @@ from time import perf_counter_ns, process_time_ns
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTROL = "numpy"
-METHOD = ("rounds", "seconds", "threads")
+METHOD = ("rounds", "seconds", "threads", "device")
 TOLERANCE = 1e-4
 # Long beside the clock's 0.1 us, short beside the slices the scheduler hands out, so
 # that in a round of some dozens of samples the least one was not interrupted.
@@ -173,15 +173,15 @@ def versions(*modules: str) -> dict[str, str]:
 # ---- the asking side -----------------------------------------------------------------
 
 
-def environment(threads: int) -> dict[str, str]:
-    """The same threads and this checkout for all; no leftovers of BLAS tuning."""
+def environment(threads: int, device: str = "cpu") -> dict[str, str]:
+    """The same threads, device and checkout for all; no leftovers of BLAS tuning."""
     env = dict(os.environ)
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         env.pop(name, None)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         env[name] = str(threads)
     env["NPROC"] = str(threads)  # the size of XLA's thread pool
-    env["EAGERGRAD_DEVICE"] = env["JAX_PLATFORMS"] = "cpu"
+    env["EAGERGRAD_DEVICE"] = env["JAX_PLATFORMS"] = device
     env["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
     )
@@ -191,13 +191,15 @@ def environment(threads: int) -> dict[str, str]:
 class Worker:
     """The process of one side; `ask` sends a request and waits for its answer."""
 
-    def __init__(self, label: str, python: str, threads: int) -> None:
+    def __init__(
+        self, label: str, python: str, threads: int, device: str = "cpu"
+    ) -> None:
         self.process = subprocess.Popen(
             [python, sys.argv[0], "--worker", label],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(threads),
+            env=environment(threads, device),
         )
 
     def ask(self, do: str, **request: object) -> dict:
@@ -382,6 +384,7 @@ def options(sides: dict[str, Side], about: str) -> argparse.Namespace:
     add("--rounds", type=int, default=15, help="turns of each side (15)")
     add("--seconds", type=float, default=0.1, help="length of a turn (0.1)")
     add("--threads", type=int, default=1, help="threads of each side (1)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="of the sides (cpu)")
     add("--sides", default=",".join(sides), help="comma-separated (all)")
     add("--cases", default="", help="only the cases that contain this text")
     add("--peer-python", default=sys.executable, help="interpreter of the peers")
@@ -403,13 +406,13 @@ def main(name: str, sides: dict[str, Side], claims: list[Claim], about: str) -> 
 
     host = machine()
     print("{cpu}, {cores} cores, load {load:.1f}".format(**host))
-    print(f"us per operation, {chosen.threads} thread(s) a side\n")
+    print(f"us per operation, {chosen.threads} thread(s) a side, {chosen.device}\n")
     with ExitStack() as stack:
         workers = {}
         for label, side in sides.items():
             if label == CONTROL or label in chosen.sides:
                 python = chosen.peer_python if side.is_peer else sys.executable
-                worker = Worker(label, python, chosen.threads)
+                worker = Worker(label, python, chosen.threads, chosen.device)
                 workers[label] = stack.enter_context(worker)
         comparison = Comparison(workers, chosen.threads)
         rounds = comparison.rounds
@@ -435,5 +438,6 @@ def main(name: str, sides: dict[str, Side], claims: list[Claim], about: str) -> 
             "claims": figures,
             "notes": comparison.notes,
         }
+        name = name if chosen.device == "cpu" else f"{name}-{chosen.device}"
         print(f"written: {save(name, result)}")
     sys.exit(comparison.failed)

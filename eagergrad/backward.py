@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import primitive
-from .device import BUFFERS, Device, backend_of
+from .device import BUFFERS, Device, backend_of, out_of_memory
 from .errors import DeviceError, DTypeError, GradientError, NaNError
 from .operands import cast
 from .ops.creation import zeros
@@ -77,51 +77,54 @@ def sweep(
     alone = (tape,)
     if consume:
         tape.open = False
-    while entries:
-        node = pop()()
-        if node is None:
-            continue
-        g = take(node, None)
-        if made and node in sources:
-            made -= 1
-            if g is not None:
-                found[node] = g
-            if not made and not leaves:
-                break
-        if g is None:
-            continue
-        op = node.op
-        inputs = node.inputs
-        plain = op.plain
-        if watched or not plain or g.dtype.kind != "f":
-            if op.form == "item":
-                hand_over(node, g, cotangents)
+    try:
+        while entries:
+            node = pop()()
+            if node is None:
+                continue
+            g = take(node, None)
+            if made and node in sources:
+                made -= 1
+                if g is not None:
+                    found[node] = g
+                if not made and not leaves:
+                    break
+            if g is None:
+                continue
+            op = node.op
+            inputs = node.inputs
+            plain = op.plain
+            if watched or not plain or g.dtype.kind != "f":
+                if op.form == "item":
+                    hand_over(node, g, cotangents)
+                else:
+                    grads = (
+                        _located(tape, node, g, lift)
+                        if debugged
+                        else _general(node, g, lift)
+                    )
+                    for parent, dx in zip(inputs, grads, strict=True):
+                        if parent is not None and dx is not None:
+                            give(parent, dx)
+            elif plain == 1:
+                # One or two rules over buffers: nearly every op of all programs.
+                give(inputs[0], op.lowered[type(g)][0](g, *node.saved))
             else:
-                grads = (
-                    _located(tape, node, g, lift)
-                    if debugged
-                    else _general(node, g, lift)
-                )
-                for parent, dx in zip(inputs, grads, strict=True):
-                    if parent is not None and dx is not None:
-                        give(parent, dx)
-        elif plain == 1:
-            # One or two rules over buffers: nearly every op of nearly every program.
-            give(inputs[0], op.lowered[type(g)][0](g, *node.saved))
-        else:
-            a, b = inputs
-            saved_a, saved_b = node.saved
-            rule_a, rule_b = op.lowered[type(g)]
-            if a is not None and rule_a is not None:
-                give(a, rule_a(g, *saved_a))
-            if b is not None and rule_b is not None:
-                give(b, rule_b(g, *saved_b))
-        if consume:
-            if node.tapes == alone:
-                node.op = None
-                node.saved = node.inputs = ()
-            else:
-                node.release()
+                a, b = inputs
+                saved_a, saved_b = node.saved
+                rule_a, rule_b = op.lowered[type(g)]
+                if a is not None and rule_a is not None:
+                    give(a, rule_a(g, *saved_a))
+                if b is not None and rule_b is not None:
+                    give(b, rule_b(g, *saved_b))
+            if consume:
+                if node.tapes == alone:
+                    node.op = None
+                    node.saved = node.inputs = ()
+                else:
+                    node.release()
+    except MemoryError as error:
+        raise out_of_memory(error, f"the gradient of {op.name}", g) from error
     cotangents.update(found)
     return cotangents
 

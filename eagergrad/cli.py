@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,9 +21,9 @@ from tqdm import tqdm
 
 import eagergrad as eg
 
-from . import host_kernels, runs
+from . import cuda_kernels, host_kernels, runs
 from .device import report, resolve
-from .errors import EagergradError
+from .errors import EagergradError, KernelError
 from .training import MODELS, Config, Epoch, train
 
 WIDTH = 80
@@ -81,7 +81,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="say what is installed and usable here")
-    commands.add_parser("warmup", help="compile the kernels now, not at first use")
+    command = commands.add_parser(
+        "warmup", help="compile the kernels now, not at first use"
+    )
+    command.add_argument(
+        "--arch",
+        type=int,
+        action="append",
+        choices=cuda_kernels.ARCHITECTURES,
+        help="of a GPU, as 90; may be repeated (those of the GPUs here, or all)",
+    )
     command = commands.add_parser(
         "train", help="train a small network on handwritten digits or your images"
     )
@@ -201,6 +210,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
         ("cupy", _version("cupy", "cupy-cuda12x", "cupy-cuda13x")),
         *report(),
         *host_kernels.report(),
+        *cuda_kernels.report(),
     ]
     indent = max(len(label) for label, _ in rows) + 2
     for label, text in rows:
@@ -216,8 +226,24 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _warmup(arguments: argparse.Namespace) -> None:
-    count = host_kernels.warm_up()
-    print(f"host kernels: {count} compiled, the others were there")
+    kinds: dict[str, Callable[[], int]] = {
+        "host kernels": host_kernels.warm_up,
+        "CUDA modules": lambda: cuda_kernels.warm_up(
+            arguments.arch or cuda_kernels.present()
+        ),
+    }
+    if arguments.arch:
+        del kinds["host kernels"]
+    problems = []
+    for kind, warm_up in kinds.items():
+        try:
+            print(f"{kind}: {warm_up()} compiled, the others were there", flush=True)
+        except KernelError as error:
+            problems.append(str(error))
+    if len(problems) == len(kinds):
+        raise KernelError("; ".join(problems))
+    for problem in problems:
+        print(problem)
 
 
 def _version(*packages: str) -> str:

@@ -14,13 +14,16 @@ import ctypes
 import functools
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from .errors import DeviceError
+from .counters import COUNTERS
+from .errors import DeviceError, KernelError, OutOfMemoryError
 
 
 class Device:
@@ -83,6 +86,7 @@ class Backend:
     buffer: type = np.ndarray
     fused = True  # whether ops may run as kernels
     notes = False  # whether its buffers note what is done with them
+    driver: Any = None  # what launches those (launches.Driver); on the CPU NumPy does
 
     @functools.cached_property
     def composed(self) -> Backend:
@@ -134,26 +138,100 @@ class CudaBackend(Backend):
     def __init__(self, cupy: Any):
         self.xp = cupy
         self.buffer = cupy.ndarray
+        self.driver = CupyDriver(cupy)
 
     def device_of(self, buffer: Any) -> Device:
-        return _named("cuda", buffer.device.id)
+        return _named(self.kind, buffer.device.id)
 
     def native(self, device: Device) -> Any:
         return self.xp.cuda.Device(device.index)
 
     def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        _copied(array)
         with self.native(device):
             return self.xp.asarray(array)
 
     def get(self, buffer: Any) -> np.ndarray[Any, Any]:
+        _copied(buffer)
+        COUNTERS.syncs += 1
         return self.xp.asnumpy(buffer)  # type: ignore[no-any-return]
 
     def move(self, buffer: Any, device: Device) -> Any:
+        _copied(buffer)
         with self.native(device):
             return self.xp.array(buffer)
 
     def asarray(self, value: Any) -> Any:
         return self.xp.asarray(value)
+
+
+def _copied(array: Any) -> None:
+    COUNTERS.copies += 1
+    COUNTERS.bytes += array.nbytes
+
+
+class CupyDriver:
+    """Launches kernels by CuPy, on its current device and stream."""
+
+    def __init__(self, cupy: Any):
+        self.cuda = cupy.cuda
+        self.empty = cupy.empty
+        self.buffer = cupy.ndarray
+        self.pool = cupy.get_default_memory_pool
+        self.modules: dict[int, Any] = {}  # by device; or why there is none
+
+    def device(self, buffers: Sequence[Any]) -> int:
+        current: int = self.cuda.runtime.getDevice()
+        if any(buffer.device.id != current for buffer in buffers):
+            raise TypeError(f"a buffer that is not on cuda:{current}")
+        return current
+
+    def function(self, symbol: str, module: Callable[[int], bytes]) -> Any:
+        device = self.device(())
+        if device not in self.modules:
+            self.modules[device] = self._loaded(device, module)
+        found = self.modules[device]
+        if isinstance(found, KernelError):
+            raise found
+        return found.get_function(symbol)
+
+    def _loaded(self, device: int, module: Callable[[int], bytes]) -> Any:
+        loaded = self.cuda.function.Module()
+        try:
+            loaded.load(module(int(self.cuda.Device(device).compute_capability)))
+        except self.cuda.driver.CUDADriverError as error:
+            return KernelError(f"cuda:{device}: {error}")
+        except KernelError as error:
+            return error
+        return loaded
+
+    def live(self) -> int:
+        return self.pool().used_bytes()  # type: ignore[no-any-return]
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, arguments: Sequence[Any]
+    ) -> None:
+        stream = self.cuda.get_current_stream()
+        function((blocks,), (threads,), arguments, 0, stream)
+
+
+def out_of_memory(error: MemoryError, what: str, buffer: Any) -> MemoryError:
+    """A GPU's error, restated with what was computed, and the bytes asked and in use.
+
+    CuPy has by then given back what it kept in reserve, collected garbage, and tried
+    again; the caller need only drop what it does not need, and go on.
+    """
+    if isinstance(error, OutOfMemoryError):
+        return error
+    driver = backend_of(buffer).driver
+    if driver is None:
+        error.add_note(what)
+        return error
+    asked = re.search(r"\d[\d,]*", str(error))
+    return OutOfMemoryError(
+        f"{what}: {device_of(buffer)} has no room for {asked and asked[0]} bytes more; "
+        f"{driver.live():,} bytes are in use"
+    )
 
 
 CPU = Device("cpu")

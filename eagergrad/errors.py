@@ -12,6 +12,7 @@
     |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
     |-- KernelError      (RuntimeError)  kernels that are required and cannot be had
     |-- CaptureError     (RuntimeError)  a function that cannot become a program
+    |-- OutOfMemoryError (MemoryError)   a GPU has no room for what an op makes
     |-- DataError        (ValueError)    a data set file that is missing or malformed
     `-- CheckpointError  (ValueError)    a checkpoint file that cannot be read
 
@@ -70,6 +71,10 @@ class KernelError(EagergradError, RuntimeError):
 
 class CaptureError(EagergradError, RuntimeError):
     """Something a captured function does that a program cannot repeat."""
+
+
+class OutOfMemoryError(EagergradError, MemoryError):
+    """A GPU without room for the result of an operation."""
 
 
 class DataError(EagergradError, ValueError):

@@ -96,7 +96,7 @@ def find(name: str) -> Callable[..., Any] | None:
     why = problem()
     if why is None:
         try:
-            return _ufunc(kernel, ctypes.CDLL(str(library(kernel))))
+            return compiled(name)
         except (OSError, KernelError) as error:
             why = _failure = f"{name}: {error}"
             if mode() == "auto":
@@ -114,6 +114,12 @@ def made(kernel: Kernel) -> Callable[..., Any]:
         return _ufunc(kernel, ctypes.CDLL(str(library(kernel))))
     except OSError as error:
         raise KernelError(f"{kernel.name}: {error}") from error
+
+
+@functools.cache
+def compiled(name: str) -> Callable[..., Any]:
+    """The ufunc of any kernel, also of one that NumPy's functions do as well."""
+    return made(catalogue()[name])
 
 
 def warm_up(names: Iterable[str] | None = None) -> int:

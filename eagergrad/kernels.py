@@ -115,11 +115,13 @@ def caches() -> list[Path]:
 
 
 def _private(path: Path) -> bool:
-    """Whether a folder is there, made if need be, and safe to load code from."""
+    """Whether a folder is there, made if need be, and code in it can be trusted."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except OSError:
+        return False
+    if not os.access(path, os.R_OK | os.X_OK):
         return False
     if not hasattr(os, "getuid"):
         return True

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .device import BUFFERS, device_of
+from .device import BUFFERS, device_of, out_of_memory
 from .errors import (
     DeviceError,
     DTypeError,
@@ -196,6 +196,9 @@ def explained(
     elif "not supported for the input types" in text and _any_complex(inputs):
         text = "expected real numbers; take real(x), imag(x) or absolute(x)"
     message = f"{op.name}: {text}: {what}"
+    if isinstance(error, MemoryError):
+        tensor = next(x for x in inputs if isinstance(x, Tensor))
+        return out_of_memory(error, f"{op.name}: {what}", tensor._data)
     if isinstance(error, IndexError):
         return IndexError(message)
     if isinstance(error, np.linalg.LinAlgError):

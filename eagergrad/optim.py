@@ -50,7 +50,7 @@ class Group:
         self.flat: Any = None  # what those are views of
         self.step = 0
         self.kernel: Any = None  # makes the whole update in one pass
-        self.factors: list[Any] = []  # the numbers it takes, as arrays
+        self.factors: list[Any] = []  # arrays for the numbers it takes, on the CPU
         self.slots: Slots = {}
         self.blocks: list[tuple[slice, Slots]] = []
 
@@ -167,11 +167,11 @@ class Optimizer:
         rate = float(self.learning_rate)
         if group.kernel is not None:
             state = group.slots.values()
-            for place, x in zip(
-                group.factors, self._factors(group.step, rate), strict=True
-            ):
+            factors: Sequence[Any] = self._factors(group.step, rate)
+            for place, x in zip(group.factors, factors, strict=False):
                 place.fill(x)
-            group.kernel(w, g, *state, *group.factors, out=(out, *state))
+            given = group.factors or factors
+            group.kernel(w, g, *state, *given, out=(out, *state))
             return
         for block, slots in group.blocks:
             update = self._update(group, slots, w[block], g[block], rate)
@@ -217,8 +217,10 @@ class Optimizer:
                 group.restore(self._slots, [states[place] for place in places])
             if group.dtype.kind == "f":
                 group.kernel = kernel(self._kernel, device.backend)
-                count = len(self._factors(1, 0.0)) if group.kernel else 0
-                group.factors = [group.xp.zeros((), group.wide) for _ in range(count)]
+                if group.kernel is not None and group.xp is np:
+                    # as arrays, which NumPy need not make of numbers at each call
+                    for _ in self._factors(1, 0.0):
+                        group.factors.append(np.zeros((), group.wide))
             self._groups.append(group)
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:

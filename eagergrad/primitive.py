@@ -186,9 +186,13 @@ class Op:
             return fused and _served(
                 partial(self.fused_rule, fused), lowered(rule, backend)
             )
-        if self.form == "elementwise":
-            return kernel(f"{self.name}_d{self.arrays[i]}", backend)
-        return None
+        if self.form != "elementwise":
+            return None
+        found = kernel(f"{self.name}_d{self.arrays[i]}", backend)
+        if found is None or backend.driver is None:  # NumPy's serve every layout
+            return found
+        rule = self.rules[i]
+        return _served(found, lowered(rule, backend.composed))
 
     def again(
         self, error: Exception, inputs: Sequence[Any], params: tuple[Any, ...] = ()
@@ -245,11 +249,18 @@ class ByBuffer(dict[type, Any]):
 
 def kernel(name: str, backend: Backend) -> Callable[..., Any] | None:
     """The kernel of that name for a backend's buffers, if it has one."""
-    if not backend.fused or backend.xp is not np:
+    if not backend.fused:
         return None
-    from . import host_kernels  # 10 ms that a program without such ops saves
+    # imported where first needed: 10 ms that a program without such ops saves
+    if backend.driver is not None:
+        from . import cuda_kernels
 
-    return host_kernels.find(name)
+        return cuda_kernels.find(name, backend.driver)
+    if backend.kind == "cpu":
+        from . import host_kernels
+
+        return host_kernels.find(name)
+    return None
 
 
 # debug() sets this to a function (op, implementation) -> implementation

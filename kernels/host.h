@@ -56,15 +56,6 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
   return buffer;
 }
 
-// How many results a formula has; one that has several writes them through its last
-// parameters.
-template <class F, class = void> struct Results {
-  static constexpr int COUNT = 1;
-};
-template <class F> struct Results<F, std::void_t<decltype(F::RESULTS)>> {
-  static constexpr int COUNT = F::RESULTS;
-};
-
 template <class F, class T, int... I, int... O>
 inline void block(char* const* a, const Index* step, Index start, Index n,
                   std::integer_sequence<int, I...>, std::integer_sequence<int, O...>) {
@@ -109,11 +100,6 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
 }
 
 // ------------------------------------------------------------------------------- rows
-
-constexpr int length(const char* text) { return *text ? 1 + length(text + 1) : 0; }
-constexpr int place(const char* text, char c) {
-  return *text == c ? 0 : 1 + place(text + 1, c);
-}
 
 // One operand of one row: KIND is its letter in OPERANDS.
 template <class T, char KIND, bool INPUT> struct Operand;
@@ -168,17 +154,16 @@ template <class T> struct Operand<T, 'i', true> {
 template <class F, class T, int... K>
 inline void row(char* const* a, const Index* step, Index i, Index n, wide<T>* buffer,
                 std::integer_sequence<int, K...>) {
-  constexpr int INPUTS = place(F::OPERANDS, '>');
-  constexpr auto letter = [](int k) { return F::OPERANDS[k < INPUTS ? k : k + 1]; };
+  constexpr int INPUTS = inputs(F::OPERANDS);
   constexpr auto before = [](int k) {  // rows among the operands before k
     int count = 0;
-    for (int j = 0; j < k; ++j) count += F::OPERANDS[j < INPUTS ? j : j + 1] == 'n';
+    for (int j = 0; j < k; ++j) count += letter(F::OPERANDS, j) == 'n';
     return count;
   };
   const Index* within = step + sizeof...(K);
-  std::tuple<Operand<T, letter(K), (K < INPUTS)>...> operands{
-      Operand<T, letter(K), (K < INPUTS)>(a[K] + i * step[K], within[before(K)], n,
-                                          buffer + before(K) * n)...};
+  std::tuple<Operand<T, letter(F::OPERANDS, K), (K < INPUTS)>...> operands{
+      Operand<T, letter(F::OPERANDS, K), (K < INPUTS)>(
+          a[K] + i * step[K], within[before(K)], n, buffer + before(K) * n)...};
   F().template operator()<wide<T>>(HostLane(), n, std::get<K>(operands).argument()...);
 }
 

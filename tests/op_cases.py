@@ -295,3 +295,47 @@ ELEMENTWISE = [
 ]
 UNARY = [op for op in ELEMENTWISE if op.arity == 1]
 BINARY = [op for op in ELEMENTWISE if op.arity == 2]
+
+
+# ------------------------------------------------- the same call on another device
+
+
+def case_on(case, device):
+    """The same call of an op with what it has of devices among its parameters."""
+    params = [device if param is CPU else param for param in case.params]
+    if case.op.name not in ("getitem", "scatter_add"):  # which take NumPy's indices
+        params = [_put(param, device) for param in params]
+    return case._replace(params=tuple(params))
+
+
+def _put(param, device):
+    """Arrays among the parameters, as the public functions put them on the device."""
+    if hasattr(param, "_fields"):
+        return type(param)(*(_put(part, device) for part in param))
+    if isinstance(param, tuple):
+        return tuple(_put(part, device) for part in param)
+    is_array = isinstance(param, np.ndarray)
+    return eg.tensor(param, device=device)._data if is_array else param
+
+
+def weights(y):
+    """Cotangents that are made on the device: no two equal, and constant."""
+    return eg.cos(eg.stop_gradient(y))
+
+
+def first(case, arrays, sources):
+    """The gradients of c . f for a constant c."""
+    with eg.GradientTape() as tape:
+        tape.watch(sources)
+        y = case(*arrays)
+    return tape.gradient(y, sources, weights(y))
+
+
+def second(case, arrays, sources):
+    """The gradients of a fixed combination of the first gradients."""
+    with eg.GradientTape() as tape:
+        tape.watch(sources)
+        total = 0.0
+        for g in first(case, arrays, sources):
+            total += eg.sum(g * weights(g))
+    return tape.gradient(total, sources)

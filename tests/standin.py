@@ -2,21 +2,32 @@
 
 What matters of CuPy here is what it refuses: a stand-in buffer does not become a NumPy
 array by itself, and does not mix with one.  Copies between host and device are counted,
-so that "nothing left the device" can be tested.
+so that "nothing left the device" can be tested, and so is every function that would be
+a launch.  Kernels go through the launches of the package down to the last call, where
+the host's kernel runs on the places that the layout names.
 """
 
+import functools
 import operator
 from collections import Counter
 from contextlib import contextmanager
-from types import ModuleType
+from time import perf_counter
+from types import ModuleType, SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-from eagergrad.device import _DEVICES, BACKENDS, BUFFERS, Backend, device, register
+from eagergrad import cuda_kernels, host_kernels
+from eagergrad.counters import COUNTERS
+from eagergrad.device import _DEVICES, BACKENDS, BUFFERS, CudaBackend, device, register
+from eagergrad.kernels import catalogue
 from eagergrad.ops.random import GENERATOR
 from eagergrad.primitive import forget
 
-COUNTS = Counter()  # calls; to_host and to_device, in copies; bytes, of those copies
+# Of the array module: calls; of them those that run something on a GPU, be they
+# products of matrices or others (launches); copies to_host and to_device; their bytes.
+COUNTS = Counter()
 
 
 class Buffer:
@@ -58,6 +69,10 @@ class Buffer:
 
     def __repr__(self):
         return f"standin({self._values!r})"
+
+    @property
+    def device(self):
+        return Native(0)
 
     def get(self):
         """The values on the host: a copy."""
@@ -166,12 +181,57 @@ def wrapped(x):
     return type(x)(map(wrapped, x)) if type(x) in (list, tuple) else x
 
 
+class OutOfMemoryError(MemoryError):
+    """What CuPy's pool raises."""
+
+
+FULL = ""  # what it says: every array is one too many
+
+
+@contextmanager
+def full():
+    """Inside the block the device has no room left."""
+    with patch(
+        f"{__name__}.FULL",
+        "Out of memory allocating 4,096 bytes (allocated so far: 1,000 bytes).",
+    ):
+        yield
+
+
+PRODUCTS = {operator.matmul, np.matmul, np.dot, np.ndarray.dot}
+WRITERS = {getattr(operator, f"i{name.strip('_')}", None) for name in BINARY.split()}
+IDLE = {np.empty, np.empty_like}
+
+
 def called(function, *args, **options):
     """Call NumPy's function on what the buffers hold."""
     COUNTS["calls"] += 1
+    if FULL:
+        raise OutOfMemoryError(FULL)
     options = {name: unwrapped(x) for name, x in options.items()}
+    args = [unwrapped(x) for x in args]
     with np.errstate(all="ignore"):  # a GPU does not warn
-        return wrapped(function(*map(unwrapped, args), **options))
+        result = function(*args, **options)
+    if function in PRODUCTS:
+        COUNTS["products"] += 1
+    elif function is np.concatenate:  # up to 8 CuPy copies one by one
+        COUNTS["launches"] += len(args[0]) if len(args[0]) <= 8 else 1
+    elif runs(function, args, result):
+        COUNTS["launches"] += 1
+    return wrapped(result)
+
+
+def runs(function, args, result):
+    """Whether a function runs something on the device: it does not make a mere view."""
+    if function is operator.setitem or function in WRITERS:
+        return True
+    if function in IDLE or not isinstance(result, (np.ndarray, np.generic, tuple)):
+        return False
+    given = [x for x in args if isinstance(x, np.ndarray)]
+    seen = isinstance(result, np.ndarray) and any(
+        np.may_share_memory(result, x) for x in given
+    )
+    return isinstance(function, np.ufunc) or not seen
 
 
 def upload(array):
@@ -181,7 +241,7 @@ def upload(array):
     return Buffer(array.copy())
 
 
-class Function:
+class Call:
     """A function of the array module, or a ufunc with its ``at``."""
 
     def __init__(self, function):
@@ -205,7 +265,7 @@ class Module:
         if isinstance(found, ModuleType):  # linalg, fft
             return Module(found)
         is_plain = isinstance(found, type) or not callable(found)
-        return found if is_plain else Function(found)
+        return found if is_plain else Call(found)
 
     def array(self, x, dtype=None, copy=True):
         if isinstance(x, Buffer):
@@ -219,37 +279,140 @@ class Module:
 xp = Module()
 
 
-class StandIn(Backend):
-    """The backend that serves these buffers."""
+class Function:
+    """A function of a loaded module: the host's kernel, on the places it is given."""
+
+    def __init__(self, kernel, dtype):
+        self.kernel, self.dtype = (
+            kernel,
+            np.dtype({"float": "f4", "double": "f8"}[dtype]),
+        )
+        self.ufunc = host_kernels.compiled(kernel.name)
+
+    def __call__(self, grid, block, arguments, shared, stream):
+        (blocks,), (threads,) = grid, block
+        assert 0 < blocks < 2**31
+        assert 0 < threads <= 1024
+        assert not threads % 32
+        assert (shared, stream) == (0, STREAM)
+        *buffers, layout = arguments
+        kernel, count = self.kernel, len(buffers)
+        assert count == kernel.inputs + kernel.outputs
+        words = np.frombuffer(layout.tobytes(), np.int64)
+        sizes, numbers = words[:2], words[2 + 3 * count :].view(float)
+        *steps, kinds = words[2 : 2 + 3 * count].reshape(3, count)
+        steps = np.transpose(steps)
+        operands = []
+        for k, letter in enumerate(kernel.operands.replace(">", "")):
+            axes = 2 if letter == "n" or kernel.signature is None else 1
+            if buffers[k] is None:
+                operands.append(np.full((1,) * axes, numbers[k], self.dtype))
+            else:
+                x = buffers[k]._values
+                assert x.dtype.char == self.chars(letter)[kinds[k]]
+                strides = steps[k, :axes] * x.itemsize
+                operands.append(as_strided(x, sizes[:axes], strides))
+        inputs = zip(kernel.operands, operands[: kernel.inputs], strict=False)
+        made = self.ufunc(
+            *[x if letter == "i" else x.astype(self.dtype) for letter, x in inputs]
+        )
+        made = made if kernel.outputs > 1 else [made]
+        for result, values in zip(operands[kernel.inputs :], made, strict=True):
+            result[...] = values
+
+    def chars(self, letter):
+        """The dtypes of an operand by its kind in device.cuh."""
+        return "l" if letter == "i" else "d" if self.dtype.char == "d" else "feE"
+
+
+@functools.cache
+def function(symbol):
+    name, _, dtype = symbol.rpartition("_")
+    return Function(catalogue()[name], dtype)
+
+
+class DriverError(RuntimeError):
+    """What loading a module raises."""
+
+
+class Loaded:
+    """A module of kernels, as it is made of machine code."""
+
+    def load(self, cubin):
+        assert cubin == b"code for sm_90"
+        if host_kernels.problem():
+            raise DriverError(host_kernels.problem())
+
+    def get_function(self, symbol):
+        return function(symbol)
+
+
+class Native:
+    """A device, as the library knows it."""
+
+    id = 0
+    compute_capability = "90"
+
+    def __init__(self, index):
+        assert index == 0
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *exc):
+        pass
+
+
+class Stream:
+    """A stream on which all is done as soon as it is asked for."""
+
+    def synchronize(self):
+        pass
+
+
+STREAM = Stream()
+
+
+class Event:
+    """A point in time."""
+
+    def record(self):
+        self.time = perf_counter()
+
+    def synchronize(self):
+        pass
+
+
+xp.ndarray = Buffer
+xp.asnumpy = Buffer.get
+xp.get_default_memory_pool = lambda: SimpleNamespace(used_bytes=lambda: 1000)
+xp.cuda = SimpleNamespace(
+    Device=Native,
+    Event=Event,
+    driver=SimpleNamespace(CUDADriverError=DriverError),
+    function=SimpleNamespace(Module=Loaded),
+    get_current_stream=lambda: STREAM,
+    get_elapsed_time=lambda first, last: 1e3 * (last.time - first.time),
+    runtime=SimpleNamespace(getDevice=lambda: 0, getDeviceCount=lambda: 1),
+)
+
+
+class StandIn(CudaBackend):
+    """The backend of CuPy's buffers, on these."""
 
     kind = "standin"
-    xp = xp
-    buffer = Buffer
-
-    def device_of(self, buffer):
-        return device("standin")
-
-    def put(self, array, device):
-        return upload(array)
-
-    def get(self, buffer):
-        return buffer.get()
-
-    def move(self, buffer, device):
-        return buffer
-
-    def asarray(self, value):
-        return xp.asarray(value)
 
 
 @contextmanager
 def installed():
     """Make ``eg.device("standin")`` work inside the block; gives the device."""
     state = GENERATOR.state
-    register(StandIn())
+    register(StandIn(xp))
     COUNTS.clear()
+    COUNTERS.clear()
     try:
-        yield device("standin")
+        with patch.object(cuda_kernels, "cubin", lambda arch: b"code for sm_%d" % arch):
+            yield device("standin")
     finally:
         del BACKENDS["standin"], BUFFERS[Buffer]
         _DEVICES.pop(("standin", 0), None)

@@ -3,11 +3,14 @@
 import json
 import sys
 
+import gpu
 import op_rows
 import ops
 import pytest
+import standin
 import timing
 
+from eagergrad import host_kernels
 from eagergrad.primitive import OPS
 
 
@@ -66,3 +69,35 @@ def test_the_table(monkeypatch, capsys, tmp_path):
 def test_an_op_that_is_not_there(monkeypatch):
     message = run(monkeypatch, "--only", "exp", "no_such_op")
     assert message == "--only: no no_such_op in the registry"
+
+
+@pytest.mark.skipif(host_kernels.compiler() is None, reason="kernels must be compiled")
+def test_the_table_of_a_gpu(monkeypatch, capsys):
+    """The script runs, on what stands in for a GPU; its figures mean nothing there."""
+    saved = {}
+    monkeypatch.setattr(timing, "save", lambda name, result: saved.update(result))
+    arguments = "--device standin --rounds 1 --size 2048 --save".split()
+    monkeypatch.setattr(sys, "argv", [gpu.__file__, *arguments])
+    with standin.installed():
+        gpu.main()
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    assert saved["GB/s"].keys() == {"copy", *gpu.KERNELS}
+    assert json.loads(json.dumps(saved)) == saved
+
+
+def test_without_a_gpu_there_are_no_figures(monkeypatch):
+    monkeypatch.setattr(sys, "argv", [gpu.__file__, "--device", "cuda:99"])
+    with pytest.raises(SystemExit, match="'cuda:99' is not available"):
+        gpu.main()
+
+
+def test_bytes_that_kernels_move():
+    with standin.installed() as device:
+        for name, moved in {
+            "softplus": 2 * 4 * 2048,
+            "softmax_vjp": 3 * 4 * 2048,
+            "integer_cross_entropy": 4 * 2048 + 2 * (8 + 3 * 4),
+            "adam": 7 * 4 * 2048,
+        }.items():
+            assert gpu.operands(name, 2048, device)[1] == moved

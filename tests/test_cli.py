@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
-from eagergrad import cli, runs
+from eagergrad import cli, cuda_kernels, host_kernels, runs
 from eagergrad.cli import main
 from eagergrad.data import load_digits
-from eagergrad.errors import NaNError
+from eagergrad.errors import KernelError, NaNError
 from eagergrad.training import MLP, Config, Epoch, accuracy, train
 
 QUICK = ["train", "--device", "cpu", "--epochs", "1"]
@@ -308,9 +308,48 @@ def test_doctor_says_what_is_here(capsys):
     for part in (eg.__version__, np.__version__, "python", "safetensors", "cuda"):
         assert part in out
     labels = [line.split("  ")[0] for line in out.splitlines()]
-    for label in ("matplotlib", "ml_dtypes", "scipy", "cupy", "host kernels"):
+    packages = "matplotlib ml_dtypes scipy cupy NVRTC".split()
+    for label in (*packages, "host kernels", "CUDA kernels"):
         assert labels.count(label) == 1
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.fixture
+def compilers(monkeypatch):
+    """What warmup would compile: lists of architectures, or None for the host."""
+    compiled = []
+    monkeypatch.setattr(host_kernels, "warm_up", lambda: compiled.append(None) or 3)
+    monkeypatch.setattr(
+        cuda_kernels, "warm_up", lambda archs: compiled.append(archs) or len(archs)
+    )
+    monkeypatch.setattr(cuda_kernels, "cuda_problem", lambda: "there is none")
+    return compiled
+
+
+def test_warmup_compiles_what_it_can(capsys, compilers, monkeypatch):
+    assert main(["warmup"]) == 0
+    assert compilers == [None, [75, 80, 86, 89, 90, 100, 120]]
+    assert capsys.readouterr().out == (
+        "host kernels: 3 compiled, the others were there\n"
+        "CUDA modules: 7 compiled, the others were there\n"
+    )
+    monkeypatch.setattr(host_kernels, "warm_up", missing)
+    assert main(["warmup"]) == 0
+    assert capsys.readouterr().out == (
+        "CUDA modules: 7 compiled, the others were there\nno compiler\n"
+    )
+    monkeypatch.setattr(cuda_kernels, "warm_up", missing)
+    assert fails(capsys, "warmup") == "eagergrad: no compiler; no compiler\n"
+
+
+def missing(*architectures):
+    raise KernelError("no compiler")
+
+
+def test_warmup_for_other_machines(capsys, compilers):
+    assert main(["warmup", "--arch", "75", "--arch", "90"]) == 0
+    assert compilers == [[75, 90]]
+    assert "invalid choice: 7" in fails(capsys, "warmup", "--arch", "7")
 
 
 def test_doctor_imports_nothing_that_it_reports(tmp_path):

@@ -65,6 +65,7 @@ class FakeCupy:
 @pytest.fixture
 def cupy(monkeypatch):
     backend = CudaBackend(FakeCupy())
+    backend.fused = False  # it launches nothing
     monkeypatch.setitem(BACKENDS, "cuda", backend)
     monkeypatch.setitem(BUFFERS, Array, backend)
     return backend.xp

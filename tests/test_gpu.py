@@ -1,7 +1,7 @@
 """The public interface on an NVIDIA GPU, against the CPU: ``make gpu-test``.
 
 Without a GPU these tests fail, they are not skipped; a plain run of pytest leaves them
-out.
+out.  They need a C++ compiler too, for the CPU's kernels.
 """
 
 import copy
@@ -10,8 +10,12 @@ import sys
 
 import numpy as np
 import pytest
+from op_cases import ALL, SMOOTH, case_on, first, second
 
 import eagergrad as eg
+from eagergrad import cuda_kernels, host_kernels, kernels, primitive
+from eagergrad.counters import COUNTERS
+from eagergrad.errors import OutOfMemoryError
 from eagergrad.training import Config, train
 
 pytestmark = pytest.mark.gpu
@@ -44,6 +48,156 @@ def on_both(f, *arrays):
         results.append([y, *tape.gradient(y, sources)])
     for got, expected in zip(*results, strict=True):
         assert close(got, expected)
+
+
+def agree(got, expected):
+    """The values on the GPU are those of the CPU in float64, but for roundings."""
+    assert got.device == "cuda:0"
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_every_op(case):
+    there = case_on(case, eg.device("cuda"))
+    y = there(*[eg.tensor(x, device="cuda") for x in case.arrays])
+    expected = case(*[eg.tensor(x, device="cpu") for x in case.arrays])
+    for pair in zip(eg.nest.flatten(y), eg.nest.flatten(expected), strict=True):
+        agree(*pair)
+
+
+@pytest.mark.parametrize("derivative", [first, second])
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_every_gradient(case, derivative):
+    results = []
+    for device in ("cuda", "cpu"):
+        there = case_on(case, eg.device(device))
+        arrays = [eg.tensor(x, device=device) for x in case.arrays]
+        results.append(derivative(there, arrays, [arrays[i] for i in case.sources]))
+    for got, expected in zip(*results, strict=True):
+        if expected is None:
+            assert got is None
+        else:
+            agree(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", kernels.catalogue())
+def test_every_kernel(name, dtype):
+    """Against the CPU's kernel, which the tests hold against the composed op."""
+    kernel = kernels.catalogue()[name]
+    device = eg.device("cuda")
+    if kernel.signature:
+        shapes = {"n": (7, 300), "s": (7,), "i": (7,)}
+    else:
+        shapes = {"s": (7, 300)}
+    rng = np.random.default_rng(0)
+    given = [
+        rng.integers(0, 300, shapes[letter])
+        if letter == "i"
+        else rng.uniform(0.1, 0.9, shapes[letter]).astype(dtype)
+        for letter in kernel.operands[: kernel.inputs]
+    ]
+    found = primitive.kernel(name, device.backend)
+    got = found(*[eg.tensor(x, device=device)._data for x in given])
+    expected = host_kernels.compiled(name)(*given)
+    if kernel.outputs == 1:
+        got, expected = [got], [expected]
+    for y, z in zip(got, expected, strict=True):
+        assert y.dtype == dtype
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(
+            device.backend.get(y), z, rtol=64 * eps, atol=64 * eps
+        )
+
+
+def test_kernels_are_launched_and_nothing_waits():
+    x = eg.tensor(A, device="cuda")
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        COUNTERS.clear()
+        y = eg.softplus(x)
+        tape.gradient(y, x, x)
+    assert (COUNTERS.launches, COUNTERS.allocations) == (2, 2)
+    assert (COUNTERS.copies, COUNTERS.syncs) == (0, 0)
+
+
+def test_the_module_is_kept():
+    eg.softplus(eg.tensor(A, device="cuda"))
+    assert all(map(cuda_kernels.cached, cuda_kernels.present()))
+
+
+def test_what_no_kernel_serves_is_composed():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    on_both(lambda x: eg.softmax(x, 1) * eg.softplus(x[:, ::-1]), x)
+
+
+def test_two_runs_are_bit_equal():
+    def run():
+        eg.random.seed(3)
+        x = eg.random.normal(size=(64, 300), device="cuda")
+        w = eg.Variable(eg.random.normal(size=(300, 50), device="cuda"))
+        labels = eg.random.permutation(64, device="cuda") % 50
+        index = eg.random.permutation(64, device="cuda") % 7
+        adam = eg.optim.Adam(0.01)
+
+        @eg.implicit_value_and_gradients
+        def step():
+            h = eg.take(eg.softplus(x @ w), index, axis=0)
+            return eg.mean(eg.softmax_cross_entropy(h, labels))
+
+        for _ in range(5):
+            loss, pairs = step()
+            adam.apply_gradients(pairs)
+        return [loss.tolist(), w.read_value().tolist()]
+
+    assert run() == run()
+
+
+def test_out_of_memory_is_told_and_passes():
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.total_bytes() + 2**24)
+    try:
+        x = eg.zeros(2**20, device="cuda")
+        y = eg.broadcast_to(x, (64, 2**20))
+        with pytest.raises(OutOfMemoryError, match=r"softplus: .* bytes are in use"):
+            eg.softplus(y)
+        with pytest.raises(OutOfMemoryError, match=r"multiply: .* bytes are in use"):
+            y * y
+        assert eg.softplus(x).shape == (2**20,)
+    finally:
+        pool.set_limit(size=0)
+
+
+def test_two_streams():
+    import cupy
+
+    x = eg.tensor(A, device="cuda")
+    results = []
+    for _ in range(2):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        with stream:
+            y = eg.softplus(x) * eg.softmax(x)
+            stream.synchronize()
+        results.append(y)
+    here = eg.tensor(A, device="cpu")
+    for got in results:
+        assert close(got, eg.softplus(here) * eg.softmax(here))
+
+
+def test_dlpack_shares_memory_with_pytorch():
+    torch = pytest.importorskip("torch")
+    array = torch.arange(6, dtype=torch.float32, device="cuda")
+    x = eg.from_dlpack(array)
+    array += 1
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
+    back = torch.from_dlpack(x * 2.0)
+    assert back.is_cuda
+    assert back.tolist() == [2, 4, 6, 8, 10, 12]
 
 
 def test_the_gpu_is_the_default_device(monkeypatch):

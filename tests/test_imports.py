@@ -17,11 +17,11 @@ PACKAGE = Path(__file__).parents[1] / "eagergrad"
 # The house, ground floor first; a folder's name stands for its __init__.py and for
 # every file in it that has no floor of its own. A file imports from lower floors only.
 FLOORS = {
-    0: "errors nest",
+    0: "errors nest counters",
     1: "device",
-    2: "kernels tape",
-    3: "tensor host_kernels traced",
-    4: "operands primitive",
+    2: "kernels nvrtc tape",
+    3: "tensor host_kernels launches traced",
+    4: "operands primitive cuda_kernels",
     5: "ops.elementwise ops.masks ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
     7: (

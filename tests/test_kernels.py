@@ -236,6 +236,17 @@ def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(
     assert found.parent == tmp_path
 
 
+def test_a_cache_of_another_user_that_cannot_be_read_is_not_used(tmp_path, monkeypatch):
+    """Root makes such in an image, if not told where; looking into it is an error."""
+    monkeypatch.setenv("EAGERGRAD_CACHE", str(tmp_path))
+    assert kernels.caches()[0] == tmp_path
+    access = os.access
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: path != tmp_path and access(path, mode)
+    )
+    assert tmp_path not in kernels.caches()
+
+
 def test_off_needs_no_compiler(tmp_path):
     done = run(USE, EAGERGRAD_CACHE=str(tmp_path), EAGERGRAD_HOST_KERNELS="off")
     assert (done.stdout, done.stderr) == ("0.5\n", "")

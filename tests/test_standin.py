@@ -1,20 +1,23 @@
 """Every op and interface on a device of another kind: the CPU's numbers, no copies."""
 
 import copy
+import itertools
 import operator
 import pickle
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import standin
-from op_cases import ALL, SMOOTH, draw
+from op_cases import ALL, SMOOTH, case_on, draw, first, second
 from standin import COUNTS, Buffer
 
 import eagergrad as eg
-from eagergrad import primitive
-from eagergrad.device import BACKENDS, BUFFERS, CPU
-from eagergrad.errors import DeviceError
+from eagergrad import cuda_kernels, host_kernels, primitive
+from eagergrad.counters import COUNTERS
+from eagergrad.device import BACKENDS, BUFFERS
+from eagergrad.errors import DeviceError, KernelError, OutOfMemoryError
 
 
 @pytest.fixture
@@ -27,31 +30,6 @@ def gpu():
 def on(device, x):
     """A Tensor with the values of an array on a device."""
     return eg.tensor(x, device=device)
-
-
-def moved(param, device):
-    """A parameter of an op, for another device than the CPU."""
-    return device if param is CPU else param
-
-
-def case_on(case, device):
-    """The same call of an op with what it has of devices among its parameters."""
-    params = [moved(p, device) for p in case.params]
-    if case.op.name not in (
-        "getitem",
-        "scatter_add",
-    ):  # these take NumPy's index arrays
-        params = [put(p, device) for p in params]
-    return case._replace(params=tuple(params))
-
-
-def put(param, device):
-    """Arrays among the parameters, as the public functions put them on the device."""
-    if hasattr(param, "_fields"):
-        return type(param)(*(put(part, device) for part in param))
-    if isinstance(param, tuple):
-        return tuple(put(part, device) for part in param)
-    return on(device, param)._data if isinstance(param, np.ndarray) else param
 
 
 # SciPy's functions on a GPU are those of cupyx.scipy, which the stand-in has not.
@@ -152,29 +130,6 @@ def test_values(gpu, case):
     expected = eg.nest.flatten(case(*case.arrays))
     for got, value in zip(eg.nest.flatten(y), expected, strict=True):
         agree(got, value)
-
-
-def weights(y):
-    """Cotangents that are made on the device: no two equal, and constant."""
-    return eg.cos(eg.stop_gradient(y))
-
-
-def first(case, arrays, sources):
-    """The gradients of c . f for a constant c."""
-    with eg.GradientTape() as tape:
-        tape.watch(sources)
-        y = case(*arrays)
-    return tape.gradient(y, sources, weights(y))
-
-
-def second(case, arrays, sources):
-    """The gradients of a fixed combination of the first gradients."""
-    with eg.GradientTape() as tape:
-        tape.watch(sources)
-        total = 0.0
-        for g in first(case, arrays, sources):
-            total += eg.sum(g * weights(g))
-    return tape.gradient(total, sources)
 
 
 @pytest.mark.parametrize("derivative", [first, second])
@@ -441,6 +396,163 @@ def test_variables_on_the_device(gpu):
     w.assign_add(1.0)
     w.assign_sub(np.ones(2))
     agree(w, eg.tensor([3.0, 4.0]))
+
+
+# What it costs: launches, allocations, copies, and how often the host waits
+
+hosted = pytest.mark.skipif(
+    host_kernels.compiler() is None, reason="kernels are not compiled here"
+)
+
+
+def launches(f):
+    """The launches of a call: of kernels, and of CuPy's functions beside products."""
+    COUNTERS.clear()
+    before = COUNTS.copy()
+    f()
+    return COUNTERS.launches, (COUNTS - before)["launches"]
+
+
+@hosted
+def test_softplus_is_one_launch_each_way(gpu):
+    x, g = on(gpu, draw((3, 4))), on(gpu, draw((3, 4)))
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        assert launches(lambda: eg.softplus(x)) == (1, 0)
+        y = eg.softplus(x)
+    assert launches(lambda: tape.gradient(y, x, g)) == (1, 0)
+
+
+@hosted
+def test_softmax_cross_entropy_is_one_launch_each_way(gpu):
+    x, labels = on(gpu, draw((3, 4))), on(gpu, np.array([0, 3, 1]))
+    g = on(gpu, draw((3,)))
+    losses = []
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        made = launches(lambda: losses.append(eg.softmax_cross_entropy(x, labels)))
+    assert made == (1, 0)
+    assert launches(lambda: tape.gradient(losses[0], x, g)) == (1, 0)
+
+
+@hosted
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_of_all_variables_is_one_launch(gpu, name):
+    net, optimizer = Net(gpu), OPTIMIZERS[name]()
+    pairs = [(w * 0.5, w) for w in net.variables]
+    optimizer.apply_gradients(pairs)
+    collected = len(pairs)  # CuPy lays the gradients side by side
+    assert launches(lambda: optimizer.apply_gradients(pairs)) == (1, collected)
+
+
+@hosted
+def test_a_training_step_is_some_launches_and_never_waits(gpu):
+    """64-128-128-10, a batch of 64.  Products of matrices are counted by themselves."""
+    rng = np.random.default_rng(0)
+    sizes = [64, 128, 128, 10]
+    layers = [
+        (
+            eg.Variable(0.1 * rng.normal(size=(n, m)).astype("float32"), device=gpu),
+            eg.Variable(np.zeros(m, "float32"), device=gpu),
+        )
+        for n, m in itertools.pairwise(sizes)
+    ]
+    x = on(gpu, rng.normal(size=(64, 64)).astype("float32"))
+    labels = on(gpu, rng.integers(0, 10, 64))
+
+    @eg.implicit_value_and_gradients
+    def loss():
+        (first, a), (second, b), (last, c) = layers
+        h = eg.relu(eg.relu(x @ first + a) @ second + b)
+        return eg.mean(eg.softmax_cross_entropy(h @ last + c, labels))
+
+    adam = eg.optim.Adam()
+
+    def step():
+        _, pairs = loss()
+        adam.apply_gradients(pairs)
+
+    step()
+    before = COUNTS["products"]
+    kernels, others = launches(step)
+    assert COUNTS["products"] - before == 8
+    assert kernels >= 5  # two gates of relu, the loss both ways, Adam
+    assert kernels + others <= 25
+    assert (COUNTERS.copies, COUNTERS.syncs) == (0, 0)
+
+
+@hosted
+def test_counters(gpu):
+    COUNTERS.clear()
+    x = on(gpu, draw((3, 4)))
+    assert repr(COUNTERS) == (
+        "Counters(launches=0, allocations=0, copies=1, syncs=0, bytes=96)"
+    )
+    y = eg.softplus(x)
+    assert (COUNTERS.launches, COUNTERS.allocations) == (1, 1)
+    y.numpy()
+    assert (COUNTERS.copies, COUNTERS.syncs, COUNTERS.bytes) == (2, 1, 192)
+    float(y[0, 0])
+    assert (COUNTERS.copies, COUNTERS.syncs, COUNTERS.bytes) == (3, 2, 200)
+
+
+def test_without_kernels_ops_are_composed(gpu):
+    asked = []
+
+    def missing(arch):
+        asked.append(arch)
+        raise KernelError("no code")
+
+    x, here = on(gpu, [0.5, -1.0]), eg.tensor([0.5, -1.0])
+    with patch.object(cuda_kernels, "cubin", missing):
+        for f in (eg.softplus, eg.softmax, eg.gradients_function(eg.silu)):
+            (got,), (expected,) = eg.nest.flatten(f(x)), eg.nest.flatten(f(here))
+            agree(got, expected, 1e-6)
+    assert (COUNTERS.launches, COUNTERS.allocations) == (0, 0)
+    assert asked == [90]  # to compile and fail takes a while
+
+
+@hosted
+def test_what_no_kernel_serves_is_composed(gpu):
+    x = draw((2, 3, 4))
+    there = on(gpu, x)
+    for f in (
+        lambda x: eg.softmax(x, 1),
+        lambda x: eg.softplus(x.transpose((2, 0, 1))[:, ::-1]),
+        lambda x: eg.sigmoid((x * 10).astype("int32")),
+    ):
+        assert launches(lambda f=f: agree(f(there), f(eg.tensor(x)), 1e-6))[0] == 0
+
+
+@pytest.mark.parametrize("op", ["softplus", "multiply", "concatenate"])
+def test_out_of_memory_is_told_once_and_passes(gpu, op):
+    x = on(gpu, [1.0, 2.0])
+    f = {
+        "softplus": lambda: eg.softplus(x),
+        "multiply": lambda: x * x,
+        "concatenate": lambda: eg.concatenate([x, x]),
+    }[op]
+    with standin.full(), pytest.raises(OutOfMemoryError) as caught:
+        f()
+    message = str(caught.value)
+    assert message.startswith(f"{op}: ")
+    assert message.count("(2,) float32") == (1 if op == "softplus" else 2)
+    assert message.endswith(
+        "standin:0 has no room for 4,096 bytes more; 1,000 bytes are in use"
+    )
+    assert isinstance(caught.value, MemoryError)
+    assert f().device == gpu
+
+
+@pytest.mark.parametrize("op", ["softplus", "multiply"])
+def test_out_of_memory_on_the_way_back(gpu, op):
+    x = on(gpu, [1.0, 2.0])
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = eg.softplus(x) if op == "softplus" else x * x
+    with standin.full(), pytest.raises(OutOfMemoryError, match=f"gradient of {op}: .*"):
+        tape.gradient(y, x, x)
+    assert tape.gradient(y, x, x).device == gpu
 
 
 # Making tensors, random numbers
