@@ -20,7 +20,7 @@ from pathlib import Path
 from . import nvrtc
 from .device import BACKENDS, cuda_problem
 from .errors import KernelError
-from .kernels import HEADERS, caches, catalogue, fingerprint, folder
+from .kernels import Kernel, caches, catalogue, fingerprint, folder
 from .launches import ROW_THREADS, Driver, Launcher
 
 _log = logging.getLogger("eagergrad")
@@ -32,12 +32,16 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 OPTIONS = ("-std=c++17", "-default-device", "-fmad=false")
 
 
+def on_gpus() -> list[Kernel]:
+    """The kernels that run on GPUs: all but those on whole arrays."""
+    return [kernel for kernel in catalogue().values() if kernel.form != "arrays"]
+
+
 def source() -> str:
-    """The program that is compiled: two functions for each kernel."""
-    headers = ("device.cuh", "formulas.h", *HEADERS)
-    lines = [f'#include "{header}"' for header in headers]
-    for kernel in catalogue().values():
-        form = "rows" if kernel.signature else "elementwise"
+    """The program that is compiled: two functions for each kernel it serves."""
+    own = dict.fromkeys(kernel.header for kernel in on_gpus() if kernel.header)
+    lines = [f'#include "{header}"' for header in ("device.cuh", "formulas.h", *own)]
+    for kernel in on_gpus():
         names = [f"a{k}" for k in range(kernel.inputs + kernel.outputs)]
         parameters = ", ".join(f"void* {name}" for name in names)
         for kind in ("float", "double"):
@@ -45,7 +49,7 @@ def source() -> str:
                 f'extern "C" __global__ void __launch_bounds__({ROW_THREADS})\n'
                 f"{kernel.name}_{kind}({parameters}, eg::Layout<{len(names)}> at) {{\n"
                 f"  void* const a[] = {{{', '.join(names)}}};\n"
-                f"  eg::{form}<eg::{kernel.name}, {kind}>(a, at);\n}}"
+                f"  eg::{kernel.form}<eg::{kernel.name}, {kind}>(a, at);\n}}"
             )
     return "\n".join(lines) + "\n"
 
@@ -108,7 +112,7 @@ def _keep(text: bytes, path: Path) -> None:
 def find(name: str, driver: Driver) -> Launcher | None:
     """A kernel on a driver's GPUs; None where it is to be composed."""
     kernel = catalogue().get(name)
-    if kernel is None:
+    if kernel is None or kernel.form == "arrays":
         return None
     try:
         driver.function(f"{name}_float", module)

@@ -149,8 +149,8 @@ def source(kernel: Kernel) -> str:
     else:
         body = f'#include "{kernel.header}"\n'
     call = f"EG_ELEMENTWISE({kernel.name}, {kernel.inputs})"
-    if kernel.signature:
-        call = f"EG_ROWS({kernel.name})"
+    if kernel.form != "elementwise":
+        call = f"EG_{kernel.form.upper()}({kernel.name})"
     return f'#include "host.h"\n\n{body}\n{call}\n'
 
 
@@ -238,6 +238,7 @@ _MAKE = ctypes.PYFUNCTYPE(
     *(_POINTER, _POINTER, _POINTER),
     *(_INT, _INT, _INT, _INT, _TEXT, _TEXT, _INT, _TEXT),
 )
+_INTEGERS = {"i": "int64", "j": "int64", "b": "int8"}
 _NO_IDENTITY = -1
 _kept: list[Any] = []  # what ufuncs point to
 
@@ -248,7 +249,7 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
     loops = (_POINTER * count).in_dll(built, "eg_loops")
     letters = kernel.operands.replace(">", "")
     numbers = [
-        np.dtype(np.int64 if letter == "i" else dtype).num
+        np.dtype(_INTEGERS.get(letter, dtype)).num
         for dtype in DTYPES
         for letter in letters
     ]

@@ -30,7 +30,9 @@ class Kernel:
     """What a kernel takes and gives, and its C++."""
 
     name: str
-    operands: str  # a letter for each: n row, s number, i integer; ">" before results
+    # A letter for each, ">" before results: n row, s number, i integer; a whole array,
+    # j one of integers, b one of bytes.
+    operands: str
     text: str = ""  # a formula; else the kernel stands in ``header``
     header: str = ""
     vectorised: bool = True  # worth running on the host
@@ -46,13 +48,21 @@ class Kernel:
     @property
     def signature(self) -> str | None:
         """The core dimensions, as NumPy writes them; None for an elementwise kernel."""
-        if "n" not in self.operands:
+        if self.form == "elementwise":
             return None
-        sides = self.operands.split(">")
-        return "->".join(
-            ",".join("(n)" if letter == "n" else "()" for letter in side)
-            for side in sides
-        )
+        axes = [
+            "(n)" if letter == "n" else f"(n{i})" if letter in "ajb" else "()"
+            for i, letter in enumerate(self.operands.replace(">", ""))
+        ]
+        inputs, results = axes[: self.inputs], axes[self.inputs :]
+        return f"{','.join(inputs)}->{','.join(results)}"
+
+    @property
+    def form(self) -> str:
+        """``elementwise``, ``rows``, or ``arrays``: whole ones, without gaps."""
+        if "a" in self.operands:
+            return "arrays"
+        return "rows" if "n" in self.operands else "elementwise"
 
 
 @functools.cache
@@ -78,7 +88,11 @@ def catalogue() -> dict[str, Kernel]:
     return found
 
 
-HEADERS = ("rows.h", "updates.h")  # of kernels written by hand
+# Of kernels written by hand.
+HEADERS = (
+    *("rows.h", "updates.h", "convolution.h", "pooling.h", "random.h"),
+    *("scattering.h", "norms.h"),
+)
 _OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"
 
 

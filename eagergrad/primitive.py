@@ -74,6 +74,7 @@ class Op:
         "impl",
         "joint",
         "keeps",
+        "kernel",
         "lowered",
         "name",
         "numpy",
@@ -105,7 +106,9 @@ class Op:
         self.params = params
         self.domain = domain  # an interval, or one per array, for tests to draw from
         self.arity = len(arrays)
-        # How kernels of the op's name, and of its rule's, are called; see ``fuse``.
+        # The name of its kernels, and how that of the op and that of its rule are
+        # called; see ``fuse``.
+        self.kernel = name
         self.fused: Callable[..., Any] | None = None
         self.fused_rule: Callable[..., Any] | None = None
         self.impl = ByBuffer(self._implementation)
@@ -154,7 +157,7 @@ class Op:
 
     def _plain(self, backend: Backend) -> Callable[..., Any]:
         if self.form == "elementwise" or self.fused is not None:
-            fused = kernel(self.name, backend)
+            fused = kernel(self.kernel, backend)
             if fused is not None and self.fused is not None:
                 fused = partial(self.fused, fused)
                 return _served(fused, self.bare(backend.composed))
@@ -181,7 +184,7 @@ class Op:
 
     def _kernel_of_rule(self, i: int, backend: Backend) -> Rule | None:
         if self.fused_rule is not None:
-            fused = kernel(f"{self.name}_vjp", backend)
+            fused = kernel(f"{self.kernel}_vjp", backend)
             rule: Any = self.rules[i]
             return fused and _served(
                 partial(self.fused_rule, fused), lowered(rule, backend)
@@ -412,15 +415,22 @@ def fuse(
     entry: Any,
     forward: Callable[..., Any] | None = None,
     rule: Callable[..., Any] | None = None,
+    name: str = "",
 ) -> None:
     """Say how the kernels NAME and NAME_vjp are called in place of an op and its rule.
 
     ``forward(kernel, *arrays, *params)`` and ``rule(kernel, g, ...)``, with what the
     rule reads, return what the op and the rule do, or NotImplemented where the kernel
     does not serve these parameters.  Elementwise ops need none: their kernels take what
-    they take.
+    they take.  NAME is the op's own unless given.
     """
     entry.op.fused, entry.op.fused_rule = forward, rule
+    entry.op.kernel = name or entry.op.name
+
+
+def flat(*arrays: Any) -> list[Any]:
+    """Arrays as kernels on whole ones take them: along one axis, without gaps."""
+    return [np.ascontiguousarray(x).reshape(-1) for x in arrays]
 
 
 # --------------------------------------------------------- entries, by number of arrays
@@ -891,6 +901,7 @@ __all__ = [
     "bilinear",
     "constant",
     "elementwise",
+    "flat",
     "fuse",
     "kernel",
     "linear",

@@ -81,4 +81,11 @@ constexpr char letter(const char* text, int k) {
   return text[k < inputs(text) ? k : k + 1];
 }
 
+// A whole array, as it lies in memory.
+template <class T> struct Span {
+  T* at;
+  Index count;
+  EG_FN T& operator[](Index i) const { return at[i]; }
+};
+
 }  // namespace eg

@@ -30,6 +30,17 @@
 
 namespace eg {
 
+// a * b + c, rounded once where the machine can do that.
+template <class T> EG_MATH T multiply_add(T a, T b, T c) {
+#if defined(__CUDACC__)
+  return fma(a, b, c);
+#elif defined(__FP_FAST_FMAF)
+  return std::fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 #ifdef __CUDACC__
 
 #define EG_CUDA(name)                                  \

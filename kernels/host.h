@@ -188,6 +188,66 @@ void rows(char** a, const Index* count, const Index* step, void*) {
   forget_flags();
 }
 
+// ----------------------------------------------------------------------------- arrays
+
+// Lanes that share the work of one call, on operands of `size` elements together.
+struct HostTeam {
+  Index size;
+
+  // f(lane, i, scratch) for i = 0 ... count - 1, in any order: each has a lane, and
+  // `scratch` numbers of T that it finds in any state.
+  template <class T, class F> void parts(Index count, Index scratch, F f) const {
+    if (count <= 1 || size < PARALLEL) {
+      const std::unique_ptr<T[]> own(new T[scratch]);
+      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
+      return;
+    }
+#pragma omp parallel
+    {
+      const std::unique_ptr<T[]> own(new T[scratch]);
+#pragma omp for schedule(dynamic)
+      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
+    }
+  }
+};
+
+template <class T, char KIND> struct Element { using type = T; };
+template <class T> struct Element<T, 'j'> { using type = long long; };
+template <class T> struct Element<T, 'b'> { using type = signed char; };
+
+template <class T, char KIND, bool INPUT> inline auto whole(char* at, Index count) {
+  using E = typename Element<T, KIND>::type;
+  if constexpr (KIND == 's')
+    return wide<T>(*reinterpret_cast<const T*>(at));
+  else if constexpr (INPUT)
+    return Span<const E>{reinterpret_cast<const E*>(at), count};
+  else
+    return Span<E>{reinterpret_cast<E*>(at), count};
+}
+
+template <class F, class T, int... K>
+inline void call(char* const* a, const Index* count, std::integer_sequence<int, K...>) {
+  constexpr int INPUTS = inputs(F::OPERANDS);
+  constexpr auto letter = [](int k) { return eg::letter(F::OPERANDS, k); };
+  constexpr auto before = [](int k) {  // arrays among the operands before k
+    int found = 0;
+    for (int j = 0; j < k; ++j) found += eg::letter(F::OPERANDS, j) != 's';
+    return found;
+  };
+  Index size = 0;
+  for (int i = 0; i < before(sizeof...(K)); ++i) size += count[i];
+  F().template operator()<wide<T>>(
+      HostTeam{size}, whole<T, letter(K), (K < INPUTS)>(a[K], count[before(K)])...);
+}
+
+// Arrays come as they lie, without gaps: the caller sees to that.
+template <class F, class T>
+void arrays(char** a, const Index* count, const Index*, void*) {
+  constexpr int TOTAL = length(F::OPERANDS) - 1;
+  if (count[0]) call<F, T>(a, count + 1, std::make_integer_sequence<int, TOTAL>());
+  forget_flags();
+}
+
 }  // namespace eg
 
 // The loops of a kernel, in the order of host_kernels.DTYPES.
@@ -198,3 +258,4 @@ void rows(char** a, const Index* count, const Index* step, void*) {
 
 #define EG_ELEMENTWISE(name, arity) EG_EXPORT(eg::elementwise<eg::name, T, arity>)
 #define EG_ROWS(name) EG_EXPORT(eg::rows<eg::name, T>)
+#define EG_ARRAYS(name) EG_EXPORT(eg::arrays<eg::name, T>)

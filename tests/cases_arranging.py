@@ -85,6 +85,7 @@ ROWS = {
         ((draw((3,)), draw((), 0.1, 0.9)),),
     ],
     "dropout": [((draw((2, 3)),), 0.5, 7, 3), ((draw((4,)),), 0.1, 1, 0)],
+    "two_norm": [((draw((2, 3)),),), ((draw((4,)),),)],
 }
 
 
@@ -180,4 +181,5 @@ REFERENCES = {
     "inverse_deviation": _inverse_deviation,
     "sigmoid_loss": lambda a, b: (1 - b) * np.logaddexp(0, a) + b * np.logaddexp(0, -a),
     "dropout": _dropout,
+    "two_norm": np.linalg.norm,
 }

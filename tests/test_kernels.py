@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import eagergrad as eg
 from eagergrad import host_kernels, kernels
 from eagergrad.device import NUMPY
 from eagergrad.errors import KernelError
+from eagergrad.ops import philox
+from eagergrad.ops.pooling import Window
 from eagergrad.primitive import OPS, forget, lowered
 
 ROOT = Path(__file__).parents[1]
@@ -111,10 +114,159 @@ def test_fused_op_equals_the_composed_one(case, dtype, monkeypatch):
             assert error <= 8 * eps * scale
 
 
-def test_every_row_kernel_belongs_to_an_op():
-    used = {case.op.name for case in FUSED}
-    rows = [k.name for k in kernels.catalogue().values() if k.header == "rows.h"]
-    assert {name.removesuffix("_vjp") for name in rows} == used
+def test_every_kernel_of_rows_or_arrays_belongs_to_an_op():
+    used = {case.op.kernel for case in FUSED} | {"uniform"}
+    written = [k.name for k in kernels.catalogue().values() if k.form != "elementwise"]
+    assert {name.removesuffix("_vjp") for name in written} == used
+
+
+def both(name, *args):
+    """What the kernels of an op make, and what the composed one does."""
+    op = OPS[name]
+    kernel = partial(op.fused, host_kernels.find(op.kernel))
+    found = kernel(*args)
+    assert found is not NotImplemented
+    return found, op.bare(NUMPY.composed)(*args)
+
+
+def assert_equal(found, expected, eps=8):
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    eps *= np.finfo(found.dtype).eps
+    found, expected = found.astype("float64"), expected.astype("float64")
+    scale = abs(expected).max(initial=0)
+    np.testing.assert_allclose(found, expected, eps, eps * scale)
+
+
+CONVOLUTIONS = [  # input, filter, stride, dilation, groups
+    ((3, 4, 9), (8, 4, 3), (1,), (1,), 1),
+    ((2, 4, 17), (18, 2, 2), (3,), (2,), 2),
+    ((2, 16, 12, 11), (40, 16, 3, 3), (1, 1), (1, 1), 1),  # lines joined
+    ((2, 3, 12, 40), (8, 3, 5, 7), (1, 1), (2, 3), 1),
+    ((2, 3, 9, 5), (8, 3, 3, 5), (1, 1), (1, 1), 1),  # not, being too short
+    ((2, 6, 10, 9), (27, 2, 3, 2), (2, 3), (1, 2), 3),
+    ((2, 8, 7, 7), (8, 1, 3, 3), (1, 1), (1, 1), 8),
+    ((19, 2, 5, 6, 7), (9, 2, 2, 3, 2), (1, 1, 1), (1, 1, 1), 1),
+    ((1, 2, 6, 6, 7), (4, 1, 2, 2, 2), (2, 1, 2), (1, 2, 1), 2),
+]
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolution_equals_the_composed_one(case, dtype):
+    shape, filters, stride, dilation, groups = case
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype(dtype) for s in (shape, filters))
+    rest = stride, dilation, groups
+    y, expected = both("conv", x, w, *rest)
+    assert_equal(y, expected)
+    assert_equal(*both("conv_input", y, w, shape[2:], *rest))
+    if filters[0] // groups >= 8:  # else it stays composed
+        assert_equal(*both("conv_filter", x, y, filters[2:], *rest))
+    moved = np.asfortranarray(x)  # as it does not lie
+    assert both("conv", moved, w, *rest)[0].tobytes() == y.tobytes()
+
+
+@hosted
+def test_what_is_not_finite_reaches_no_further_than_where_it_belongs():
+    x, w = np.ones((1, 2, 6, 8), "float32"), np.ones((8, 2, 3, 3), "float32")
+    g, rest = np.ones((1, 8, 4, 6), "float32"), ((1, 1), (1, 1), 1)
+    for bad in (x, w, g):
+        bad.flat[37] = np.inf
+        np.testing.assert_array_equal(*both("conv", x, w, *rest))
+        np.testing.assert_array_equal(*both("conv_input", g, w, (6, 8), *rest))
+        np.testing.assert_array_equal(*both("conv_filter", x, g, (3, 3), *rest))
+        bad.flat[37] = 1
+
+
+@hosted
+def test_convolution_of_nothing_and_of_too_much_stays_composed():
+    rest = (1,), (1,), 1
+    kernel = OPS["conv"].fused
+    for x, w in (
+        ((0, 1, 5), (2, 1, 3)),
+        ((1, 256, 5), (256, 256, 3)),
+        ((1, 1, 200_000), (1, 1, 3)),
+    ):
+        x, w = np.ones(x, "float32"), np.ones(w, "float32")
+        assert kernel(host_kernels.find("conv"), x, w, *rest) is NotImplemented
+
+
+WINDOWS = [  # shape, kernel, stride, dilation, padding
+    ((2, 3, 50), (2,), (2,), (1,), ((0, 0),)),
+    ((2, 3, 11), (5,), (2,), (2,), ((4, 1),)),
+    ((2, 3, 10, 9), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1))),
+    ((2, 3, 10, 9), (3, 2), (2, 3), (2, 1), ((2, 0), (1, 1))),
+    ((1, 2, 5, 6, 7), (2, 3, 2), (2, 1, 1), (1, 1, 3), ((1, 0), (0, 2), (3, 3))),
+]
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_pooling_equals_the_composed_one(case, dtype):
+    shape, window = case[0], Window(*case[1:])
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 3, shape).astype(dtype)  # many are equal
+    x.flat[rng.integers(0, x.size, 4)] = np.nan, np.nan, np.inf, -np.inf
+    (y, winner), (expected, first) = both("max_pool", x, window)
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(winner, first)
+    assert winner.dtype == first.dtype
+    x, g = rng.normal(size=shape).astype(dtype), rng.normal(size=y.shape).astype(dtype)
+    np.testing.assert_array_equal(*both("pool_gather", x, winner, window))
+    np.testing.assert_array_equal(*both("avg_pool", x, window))
+    assert_equal(*both("pool_scatter", g, winner, window, shape))
+    assert_equal(*both("avg_spread", g, window, shape))
+
+
+@hosted
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 4095, 4096, 4097, 16389])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_random_numbers_have_the_bits_of_the_composed_ones(n, dtype, monkeypatch):
+    x = np.random.default_rng(0).normal(size=n).astype(dtype)
+    seed = 2**64 - 3, 2**63 + 9
+    for rate in (2**-24, 0.3, 0.5, 0.999, 1.0):
+        found, expected = both("dropout", x, rate, *seed)
+        assert found.tobytes() == expected.tobytes()
+    found = philox.uniform(np, *seed, n, dtype)
+    monkeypatch.setattr(NUMPY, "fused", False)
+    assert found.tobytes() == philox.uniform(np, *seed, n, dtype).tobytes()
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_sums_by_index_are_made_in_order(dtype):
+    rng = np.random.default_rng(0)
+    for shape, where in (((7,), 50), ((50, 33), (4, 9)), ((300, 64), 3000)):
+        ids = rng.integers(-shape[0], shape[0], where)
+        x = rng.normal(size=(*ids.shape, *shape[1:])).astype(dtype)
+        for index in (ids, (ids,), ids.astype("int16")):
+            found, expected = both("scatter_add", x, index, shape)
+            assert found.tobytes() == expected.tobytes()
+    found, expected = both("segment_sum", x, ids % 300, 301)
+    assert found.tobytes() == expected.tobytes()
+    add = partial(OPS["scatter_add"].fused, host_kernels.find("scatter_add"))
+    for index in (np.array([0, 3]), np.array([-4, 0]), slice(2), np.array([True] * 2)):
+        assert add(np.ones((2, 5), dtype), index, (3, 5)) is NotImplemented
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_norm_of_every_size_and_scale(dtype):
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    for n in (1, 2, 33, 20_000, 100_001):
+        x = np.random.default_rng(0).normal(size=n)
+        for scale in (1, 0, 1e-5, 1e-30, 1e30, 1e-300, 1e300):
+            found, expected = both("two_norm", (x * scale).astype(dtype))
+            assert found.dtype == dtype
+            close = 4 * float(np.finfo(dtype).eps), tiny * n**0.5
+            np.testing.assert_allclose(found, expected, *close)
+    assert both("two_norm", np.zeros((2, 3), dtype))[0] == 0
+    for x in ([np.inf, 1], [np.nan, 1], [np.inf, np.nan], [-np.inf]):
+        np.testing.assert_array_equal(*both("two_norm", np.array(x, dtype)))
 
 
 @hosted

@@ -176,6 +176,7 @@ def test_global_norm_and_clipping():
         huge = np.float32([3 * scale, 4 * scale])
         assert eg.global_norm([huge]).item() == pytest.approx(5 * scale)
         assert eg.clip_by_norm(huge, 1e-35).tolist() == pytest.approx([6e-36, 8e-36])
+    assert eg.global_norm([np.array([3.0, 4j])]).item() == 5
     check_grads(lambda x, y: eg.global_norm([x, y]), [A, B])
     check_grads(lambda x, y: eg.clip_by_global_norm([x, y], 0.5)[0], [A, B])
     check_grads(lambda x: eg.clip_by_norm(x, 1.0, axes=1), [A])

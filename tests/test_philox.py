@@ -155,6 +155,7 @@ def test_uniform_stays_below_one(dtype):
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+@pytest.mark.usefixtures("composed")
 def test_chunks_do_not_show(draw, monkeypatch):
     whole = draw(KEY, 5, 1003)
     for chunk in (1, 7, 250):
@@ -204,6 +205,7 @@ def test_blocks_used(kind, dtype, blocks):
     ("kind", "dtype"),
     [(kind, dtype) for kind in ("uniform", "normal") for dtype in FLOATS],
 )
+@pytest.mark.usefixtures("composed")
 def test_blocks_used_is_what_is_made(kind, dtype, monkeypatch):
     made = []
     words = philox._words

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import ShapeError
+from ..primitive import flat, fuse, primitive
 from .elementwise import absolute, sqrt, square, stop_gradient, where
-from .reductions import Axis, _floating, max, sum
+from .reductions import Axis, _floating, is_half, max, sum
 from .shapes import stack
 
 
@@ -26,6 +29,36 @@ def _root(total: Any) -> Any:
     return where(nothing, 0.0, sqrt(where(nothing, 1.0, total)))
 
 
+@primitive()
+def _two_norm(xp: Any, x: Any) -> Any:
+    """The 2-norm of all elements: neither overflows nor underflows."""
+    size = xp.abs(x.astype(np.float32) if is_half(x) else x)
+    top = size.max()
+    unit = xp.where((top > 0) & (top < float("inf")), top, 1.0).astype(size.dtype)
+    y = unit * xp.sqrt(xp.square(size / unit).sum())
+    return y if not is_half(x) else y.astype(x.dtype)
+
+
+@_two_norm.vjp
+def _two_norm_rule(g: Any, x: Any, y: Any) -> Any:
+    nothing = y == 0  # the derivative there is 0
+    return g * where(nothing, 0.0, x / where(nothing, 1.0, y))
+
+
+def _two_norm_kernel(kernel: Any, x: Any) -> Any:
+    y = x.astype(np.float32) if is_half(x) else x
+    while True:
+        parts = -(-y.size // PART) or 1
+        y = kernel(*flat(y), np.empty(parts, y.dtype))
+        if parts == 1:
+            return y.reshape(()).astype(x.dtype, copy=False)
+
+
+PART = 1 << 14  # elements that are in the cache when they are read again
+
+fuse(_two_norm, _two_norm_kernel)
+
+
 def global_norm(t_list: Sequence[Any]) -> Any:
     """The 2-norm of all elements of all tensors together; None stands for no tensor.
 
@@ -38,9 +71,7 @@ def global_norm(t_list: Sequence[Any]) -> Any:
     tensors = [x for x in tensors if x.size]
     if not tensors:
         return _floating(0.0, "global_norm")
-    unit = _unit(max(stack([max(absolute(stop_gradient(x))) for x in tensors])))
-    parts = [sum(square(x / unit)) for x in tensors]
-    return unit * _root(sum(stack(parts)))
+    return _two_norm(stack([_two_norm(x) for x in tensors]))
 
 
 def clip_by_global_norm(

@@ -7,6 +7,7 @@ ways to read one trilinear form.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import bilinear
+from ..primitive import bilinear, flat, fuse
 from .padding import zero_pad
 from .reductions import _floating, is_half
 
@@ -151,6 +152,110 @@ _conv_filter = bilinear(
     ),
     forward=_filter_forward,
 )
+
+
+# ------------------------------------------------------------------------ as kernels
+
+# Numbers up to which a thread's share of the work stays in its cache, and the kernels
+# are faster than the copy and the library's product.
+WEIGHTS, COLUMNS = 1 << 17, 1 << 19
+
+
+@functools.lru_cache(256)
+def _tables(
+    x: Ints,
+    w: Ints,
+    out: Ints,
+    stride: Ints,
+    dilation: Ints,
+    groups: int,
+    joined: bool = True,
+) -> tuple[Any, Any, Any] | None:
+    """How kernels/convolution.h finds what a filter covers; None where it is too much.
+
+    The offsets of the filter's elements; those of runs of output places; and the sizes.
+    Where it is not much, what lies between the lines of an image is ``joined`` to them.
+    """
+    (n, c, *sizes), kernel = x, w[2:]
+    columns = math.prod(out) * max(math.prod(w[1:]), w[0] // groups)
+    if 0 in (*x, *w) or math.prod(w) > WEIGHTS or columns > COLUMNS:
+        return None
+    steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    across = [s * d for s, d in zip(steps, dilation, strict=True)]
+    along = [s * t for s, t in zip(steps, stride, strict=True)]
+    rows = _offsets((c // groups, *kernel), (math.prod(sizes), *across))
+    length, lines, width = out[-1], 1, out[-1]
+    joined = joined and stride[-2:] == (1, 1) and 2 * sizes[-1] <= 3 * length
+    if joined:
+        lines, width = out[-2], sizes[-1]
+    fixed = len(out) - 1 - joined
+    starts = _offsets(out[:fixed], along[:fixed])
+    return rows, starts, np.array([n, groups, stride[-1], lines, width, length])
+
+
+def _offsets(lengths: Sequence[int], steps: Sequence[int]) -> Any:
+    places = np.indices(lengths).reshape(len(lengths), math.prod(lengths))
+    return np.array(steps, np.int64) @ places
+
+
+def _conv_kernel(
+    kernel: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int
+) -> Any:
+    out = output_sizes(a.shape[2:], b.shape[2:], stride, dilation)
+    tables = _tables(a.shape, b.shape, out, stride, dilation, groups)
+    if tables is None:
+        return NotImplemented
+    a, b, dtype = _widened(a, b)
+    y = np.empty((a.shape[0], b.shape[0], *out), a.dtype)
+    kernel(*flat(a, b), *tables, *flat(y))
+    return y.astype(dtype, copy=False)
+
+
+def _input_kernel(
+    kernel: Any,
+    a: Any,
+    b: Any,
+    sizes: Ints,
+    stride: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
+    shape = (a.shape[0], b.shape[1] * groups, *sizes)
+    finite = bool(np.isfinite(b).all())  # else 0 w is nan between the lines
+    tables = _tables(shape, b.shape, a.shape[2:], stride, dilation, groups, finite)
+    if tables is None:
+        return NotImplemented
+    a, b, dtype = _widened(a, b)
+    x = np.empty(shape, a.dtype)
+    kernel(*flat(a, b), *tables, *flat(x))
+    return x.astype(dtype, copy=False)
+
+
+def _filter_kernel(
+    kernel: Any,
+    a: Any,
+    b: Any,
+    sizes: Ints,
+    stride: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
+    (n, c), filters = a.shape[:2], b.shape[1]
+    shape = (filters, c // groups, *sizes)
+    tables = _tables(a.shape, shape, b.shape[2:], stride, dilation, groups, False)
+    if tables is None or filters // groups < 8:  # most of a tile would be empty
+        return NotImplemented
+    a, b, dtype = _widened(a, b)
+    each = (groups, *shape[1:], filters // groups)
+    shares = np.empty((min(n, 16), *each), a.dtype)
+    kernel(*flat(a, b), *tables, *flat(shares))
+    w = np.moveaxis(np.add.reduce(shares, 0), -1, 1)
+    return w.reshape(shape).astype(dtype, copy=False)
+
+
+fuse(_conv, _conv_kernel)
+fuse(_conv_input, _input_kernel)
+fuse(_conv_filter, _filter_kernel)
 
 
 def conv(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import linear
+from ..primitive import flat, fuse, linear
 from . import philox, random
 from .reductions import _floating
 
@@ -23,6 +24,18 @@ _dropout = linear(
     transpose=lambda g, rate, key, offset: _dropout(g, rate, key, offset),
     forward=_dropped,
 )
+
+
+def _dropout_kernel(kernel: Any, x: Any, rate: float, key: int, offset: int) -> Any:
+    y = np.empty_like(x, order="C")
+    # chance >= rate among multiples of 2^-24, where rate is rounded as there
+    least = math.ceil(float(np.float32(rate)) * 2**24)
+    seed = philox.signed(key, offset, least)
+    kernel(*flat(x), x.dtype.type(1.0 - rate), seed, y.reshape(-1))
+    return y
+
+
+fuse(_dropout, _dropout_kernel)
 
 
 def dropout(
@@ -47,4 +60,4 @@ def dropout(
         return x
     source = random.GENERATOR if generator is None else generator
     key, offset = source._advance("uniform", x.size, np.dtype(np.float32))
-    return _dropout(x, rate, key, offset)
+    return _dropout(x, float(rate), key, offset)

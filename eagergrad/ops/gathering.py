@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError
 from ..operands import operand, shared
-from ..primitive import linear
+from ..primitive import fuse, linear
 from ..tensor import Tensor, as_dtype, to_buffer, wrap
-from .indexing import _getitem, getitem
+from .indexing import _getitem, added_rows, getitem
 from .reductions import is_half
 from .shapes import _axis, broadcast_to, ravel
 
@@ -140,6 +140,11 @@ _segment_sum = linear(
     "segment_sum",
     transpose=lambda g, ids: _getitem(g, ids),
     forward=_segments,
+)
+fuse(
+    _segment_sum,
+    lambda kernel, x, ids, count: added_rows(kernel, x, ids, (count, *x.shape[1:])),
+    name="scatter_add",
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..operands import operand, shared
-from ..primitive import linear
+from ..primitive import flat, fuse, linear
 from ..tensor import Tensor
 from .reductions import is_half
 from .shapes import _axis, reshape
@@ -35,6 +35,31 @@ _scatter_add = linear(
     transpose=lambda g, index: _getitem(g, index),
     forward=_scattered,
 )
+
+
+def added_rows(kernel: Any, x: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """``_scattered`` by a kernel, for one array of integers along the first axis."""
+    if isinstance(index, tuple) and len(index) == 1:
+        (index,) = index
+    if type(index) is not np.ndarray or index.dtype.kind not in "iu":
+        return NotImplemented
+    if not x.size or x.shape != (*index.shape, *shape[1:]):
+        return NotImplemented
+    ids = index.astype(np.int64).reshape(-1)
+    rows, low, high = shape[0], int(ids.min()), int(ids.max())
+    if low < -rows or high >= rows:
+        return NotImplemented  # the composed op says so
+    if low < 0:
+        ids[ids < 0] += rows
+    half = is_half(x)  # many may add up: accumulate in float32
+    out = np.empty(shape, np.float32 if half else x.dtype)
+    # threads share the rows, and each reads all indices: worth it where rows are long
+    parts = max(1, min(16, rows, x.size // ids.size // 16))
+    kernel(*flat(x.astype(out.dtype, copy=False)), ids, (rows, parts), *flat(out))
+    return out if not half else out.astype(x.dtype)
+
+
+fuse(_scatter_add, added_rows)
 
 
 def getitem(x: Any, index: Any) -> Any:

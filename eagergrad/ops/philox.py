@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from ..device import NUMPY
 from ..errors import DTypeError
+from ..primitive import kernel
 
 __all__ = ["bits", "blocks_used", "normal", "permutation", "uniform"]
 
@@ -55,6 +57,11 @@ def uniform(xp: ModuleType, key: int, offset: int, n: int, dtype: Any) -> Any:
     array([0.39904642, 0.88052016], dtype=float32)
     """
     name = _float_name("uniform", dtype)
+    fused = kernel("uniform", NUMPY) if xp is np and name in _UNIT else None
+    if fused is not None:
+        key, offset = _checked(key, offset)
+        out = np.empty(index(n), name)
+        return fused(out.dtype.type(_UNIT[name]), signed(key, offset), out)
     return _fill(xp, key, offset, n, name, _per_block("uniform", name), _UNIFORM[name])
 
 
@@ -121,10 +128,8 @@ def _fill(
     convert: Callable[[ModuleType, Any], Any],
 ) -> Any:
     """An array of `n` elements, `per_block` of which `convert` makes of each block."""
-    key, offset, n = index(key), index(offset), index(n)
-    for name, value in (("key", key), ("offset", offset)):
-        if not 0 <= value < 2**64:
-            raise ValueError(f"random: {name} must be in [0, 2**64), got {value}")
+    n = index(n)
+    key, offset = _checked(key, offset)
     out = xp.empty(n, dtype)
     step = _CHUNK * per_block if xp is np else max(n, 1)
     for start in range(0, n, step):
@@ -133,6 +138,19 @@ def _fill(
         words = _words(xp, key, offset, start // per_block, blocks)
         out[start : start + count] = convert(xp, words)[:count]
     return out
+
+
+def _checked(key: int, offset: int) -> tuple[int, int]:
+    key, offset = index(key), index(offset)
+    for name, value in (("key", key), ("offset", offset)):
+        if not 0 <= value < 2**64:
+            raise ValueError(f"random: {name} must be in [0, 2**64), got {value}")
+    return key, offset
+
+
+def signed(*numbers: int) -> Any:
+    """Numbers of 64 bits as kernels take them."""
+    return np.array(numbers, np.uint64).view(np.int64)
 
 
 def _words(xp: ModuleType, key: int, offset: int, first: int, count: int) -> Any:
@@ -165,23 +183,26 @@ def _words(xp: ModuleType, key: int, offset: int, first: int, count: int) -> Any
     return words.reshape(-1)
 
 
+_UNIT = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+
+
 def _unit8(xp: ModuleType, words: Any) -> Any:
     return (words >> 24).astype("float32") * 2.0**-8
 
 
 def _unit16(xp: ModuleType, words: Any) -> Any:
-    return (words >> 21).astype("float16") * 2.0**-11
+    return (words >> 21).astype("float16") * _UNIT["float16"]
 
 
 def _unit32(xp: ModuleType, words: Any) -> Any:
-    return (words >> 8).astype("float32") * 2.0**-24
+    return (words >> 8).astype("float32") * _UNIT["float32"]
 
 
 def _unit64(xp: ModuleType, words: Any) -> Any:
     u = (words[0::2] >> 5).astype("float64")
     u *= 2.0**26
     u += words[1::2] >> 6
-    u *= 2.0**-53
+    u *= _UNIT["float64"]
     return u
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import linear, primitive
+from ..primitive import flat, fuse, linear, primitive
 from .convolution import (
     Ints,
     Padding,
@@ -141,6 +142,56 @@ _avg_spread = linear(
     transpose=lambda g, window: _avg_pool(g, window),
     forward=_spread,
 )
+
+
+# ------------------------------------------------------------------------ as kernels
+
+
+@functools.lru_cache(256)
+def _sizes(shape: Ints, window: Window) -> Any:
+    """What kernels/pooling.h needs to know: planes, then six numbers for each axis."""
+    sizes = shape[2:]
+    found = [shape[0] * shape[1], *(1, 1, 1, 1, 1, 0) * (3 - len(sizes))]
+    outputs, before = window.outputs(sizes), [before for before, _ in window.pads]
+    axes = (sizes, outputs, window.kernel, window.stride, window.dilation, before)
+    return np.array(found + [n for axis in zip(*axes, strict=True) for n in axis])
+
+
+def _from_windows(kernel: Any, x: Any, *operands: Any) -> Any:
+    """What a kernel makes of x (n, c, *sizes), seen through a window."""
+    *winner, window = operands
+    if not _serves(x, window):
+        return NotImplemented
+    shape = (*x.shape[:2], *window.outputs(x.shape[2:]))
+    results = [np.empty(shape, dtype) for dtype in (x.dtype, np.int8)[: kernel.nout]]
+    kernel(*flat(x), *_bytes(*winner), _sizes(x.shape, window), *flat(*results))
+    return results[0] if kernel.nout == 1 else tuple(results)
+
+
+def _to_windows(kernel: Any, g: Any, *operands: Any) -> Any:
+    """What a kernel brings back from windows to an array of the shape."""
+    *winner, window, shape = operands
+    if not _serves(g, window):
+        return NotImplemented
+    x = np.empty(shape, g.dtype)
+    kernel(*flat(g), *_bytes(*winner), _sizes(shape, window), *flat(x))
+    return x
+
+
+def _serves(x: Any, window: Window) -> bool:
+    """Whether the axes, and the elements of a window, are as few as kernels take."""
+    return x.ndim <= 5 and math.prod(window.kernel) < 128
+
+
+def _bytes(*winners: Any) -> list[Any]:
+    return flat(*(winner.astype(np.int8, copy=False) for winner in winners))
+
+
+fuse(_max_pool, _from_windows)
+fuse(_pool_scatter, _to_windows)
+fuse(_pool_gather, _from_windows)
+fuse(_avg_pool, _from_windows)
+fuse(_avg_spread, _to_windows)
 
 
 def max_pool(
