@@ -43,6 +43,7 @@ LARGE = {
     "ifftn": lambda: ((_waves(256, 256),), (256, 256), (0, 1), "backward"),
     "integer_cross_entropy": lambda: ((draw((N // 10, 10)),), integers((N // 10,), 10)),
     "irfft": lambda: ((_waves(N // 2 + 1),), N, 0, "backward"),
+    "layer_norm": lambda: ((draw((SIDE, SIDE)), *draw((2, SIDE))), 0.1, True),
     "max_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
     "max_pool": lambda: ((draw(IMAGES),), POOL),
     "min_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
@@ -100,7 +101,7 @@ def row(name, size):
 
 
 def _part(op, whole):
-    """A step of another op's rule: it takes that op's array and what that op keeps."""
+    """A step of another op's rule: it takes what that op takes, and what it keeps."""
     kept = whole.op.forward(np, *whole.arrays, *whole.params)[1]
     return Case(op, whole.arrays, (*whole.params, kept))
 

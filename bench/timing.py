@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import repeat
@@ -81,9 +81,30 @@ class Claim:
             for a, b in pairs
         )
 
-    def holds(self, value: float) -> bool:
-        relation, bound = self.goal.split()
-        return value <= float(bound) if relation == "<=" else value >= float(bound)
+    def of(self, measured: dict) -> float | None:
+        """The value by what was measured, by case; None if a side was not."""
+        rounds = measured.get(self.case, {})
+        return self.value(rounds) if {self.top, self.bottom} <= rounds.keys() else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The geometric mean of several ratios, and its goal."""
+
+    claims: tuple[Claim, ...]
+    goal: str | None = None
+
+    def __str__(self) -> str:
+        return f"geometric mean of {', '.join(claim.case for claim in self.claims)}"
+
+    def of(self, measured: dict) -> float | None:
+        values = [claim.of(measured) for claim in self.claims]
+        return None if None in values else statistics.geometric_mean(values)
+
+
+def holds(goal: str, value: float) -> bool:
+    relation, bound = goal.split()
+    return value <= float(bound) if relation == "<=" else value >= float(bound)
 
 
 # ---- the worker: one side ------------------------------------------------------------
@@ -329,15 +350,17 @@ class Table:
         self.print_row(case, *cells, noise)
 
 
-def print_claims(claims: list[Claim], rounds: dict) -> dict[str, float]:
-    """The claims whose two sides were measured, by their text."""
+def print_claims(claims: Sequence[Claim | Mean], rounds: dict) -> dict[str, float]:
+    """The claims whose sides were measured, by their text."""
     figures = {}
     for claim in claims:
-        if {claim.top, claim.bottom} <= rounds.get(claim.case, {}).keys():
-            value = figures[str(claim)] = claim.value(rounds[claim.case])
-            line = f"{claim!s:48}{value:>10.2f}"
+        value = claim.of(rounds)
+        if value is not None:
+            figures[str(claim)] = value
+            *before, last = textwrap.wrap(str(claim), 48)
+            line = "\n".join([*before, f"{last:48}{value:>10.2f}"])
             if claim.goal:
-                met = "met" if claim.holds(value) else "missed"
+                met = "met" if holds(claim.goal, value) else "missed"
                 line += f"  {claim.goal}: {met}"
             print(line)
     return figures
@@ -378,12 +401,12 @@ def save(name: str, result: dict) -> Path:
     return path
 
 
-def options(sides: dict[str, Side], about: str) -> argparse.Namespace:
+def options(sides: dict[str, Side], about: str, threads: int) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=about)
     add = parser.add_argument
     add("--rounds", type=int, default=15, help="turns of each side (15)")
     add("--seconds", type=float, default=0.1, help="length of a turn (0.1)")
-    add("--threads", type=int, default=1, help="threads of each side (1)")
+    add("--threads", type=int, default=threads, help=f"of each side ({threads})")
     add("--device", choices=["cpu", "cuda"], default="cpu", help="of the sides (cpu)")
     add("--sides", default=",".join(sides), help="comma-separated (all)")
     add("--cases", default="", help="only the cases that contain this text")
@@ -397,9 +420,15 @@ def options(sides: dict[str, Side], about: str) -> argparse.Namespace:
     return chosen
 
 
-def main(name: str, sides: dict[str, Side], claims: list[Claim], about: str) -> None:
+def main(
+    name: str,
+    sides: dict[str, Side],
+    claims: Sequence[Claim | Mean],
+    about: str,
+    threads: int = 1,
+) -> None:
     """Compare `sides`, of which the control is the first; exit 1 if one fails."""
-    chosen = options(sides, about.partition("\n")[0])
+    chosen = options(sides, about.partition("\n")[0], threads)
     if chosen.worker:
         serve(sides[chosen.worker])
         return

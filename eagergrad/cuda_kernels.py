@@ -33,8 +33,8 @@ OPTIONS = ("-std=c++17", "-default-device", "-fmad=false")
 
 
 def on_gpus() -> list[Kernel]:
-    """The kernels that run on GPUs: all but those on whole arrays."""
-    return [kernel for kernel in catalogue().values() if kernel.form != "arrays"]
+    """The kernels that run on GPUs: on elements, and on rows of one dtype."""
+    return [k for k in catalogue().values() if set(k.operands) <= set("nsi>")]
 
 
 def source() -> str:
@@ -112,7 +112,7 @@ def _keep(text: bytes, path: Path) -> None:
 def find(name: str, driver: Driver) -> Launcher | None:
     """A kernel on a driver's GPUs; None where it is to be composed."""
     kernel = catalogue().get(name)
-    if kernel is None or kernel.form == "arrays":
+    if kernel is None or kernel not in on_gpus():
         return None
     try:
         driver.function(f"{name}_float", module)

@@ -35,13 +35,16 @@ from .tensor import INEXACT
 # What kernels/functions.h has in a form that compilers vectorise on the host.
 VECTORISED = frozenset(
     "abs sign sqrt fabs floor ceil trunc rint exp exp2 expm1 log log2 log10 log1p sinh "
-    "cosh tanh atan asin acos erf erfc copysign maximum minimum".split()
+    "cosh tanh atan asin acos erf erfc log1p_share normcdf copysign maximum "
+    "minimum".split()
 )
 # What it has besides: on the host, formulas with these stay with NumPy.
 SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
+# What stands for many array calls.
+COMPOSITE = frozenset(["log1p_share", "normcdf"])
 ARITY = dict.fromkeys("copysign maximum minimum pow atan2 hypot fmod".split(), 2)
 # NumPy's names for them, where they differ.
-RENAMED = {"absolute": "abs", "power": "pow"} | {
+RENAMED = {"absolute": "abs", "power": "pow", "ndtr": "normcdf"} | {
     f"arc{name}": f"a{name}"
     for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")
 }
@@ -134,10 +137,12 @@ for _method, _sign in {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}.items
     _left, _right = _infix(_sign)
     setattr(Symbol, f"__{_method}__", _left)
     setattr(Symbol, f"__r{_method}__", _right)
-for _method, _sign in {"and": "&&", "or": "||"}.items():
-    _left, _right = _infix(_sign, "bool")
-    setattr(Symbol, f"__{_method}__", _left)
-    setattr(Symbol, f"__r{_method}__", _right)
+for _method, _sign in {"and": "&", "or": "|"}.items():
+
+    def _both(self: Symbol, other: Symbol, sign: str = _sign) -> Symbol:
+        return self.trace.assign(f"{self.text} {sign} {other.text}", "bool")
+
+    setattr(Symbol, f"__{_method}__", _both)
 for _method, _sign in {
     "lt": "<",
     "le": "<=",
@@ -151,8 +156,8 @@ for _method, _sign in {
 
 def number(value: Any) -> str:
     """A symbol's name, or a Python number as a literal of type T."""
-    if isinstance(value, Symbol):
-        return value.text if value.kind == "T" else f"T({value.text})"
+    if isinstance(value, Symbol):  # T(bool) would stop GCC 12 from vectorising
+        return value.text if value.kind == "T" else f"({value.text} ? T(1) : T(0))"
     if not isinstance(value, (bool, int, float)):
         raise NotAFormulaError(f"an operand of type {type(value).__name__}")
     value = float(value)
@@ -164,7 +169,11 @@ def number(value: Any) -> str:
 
 
 class Functions:
-    """The array module of symbols: NumPy's names for functions of scalars."""
+    """The array module of symbols: NumPy's and SciPy's names, for scalars."""
+
+    @property
+    def special(self) -> Functions:
+        return self
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         plain = RENAMED.get(name, name)
@@ -230,9 +239,10 @@ class Functions:
         return self.minimum(self.maximum(x, low), high)
 
     def logaddexp(self, a: Any, b: Any) -> Any:
-        # equal infinities differ by nan
-        apart = self.where(a == b, 0.0, -abs(a - b))
-        return self.maximum(a, b) + self.log1p(self.exp(apart))
+        apart = -abs(a - b)
+        if isinstance(b, Symbol):  # equal infinities differ by nan
+            apart = self.where(a == b, 0.0, apart)
+        return self.maximum(a, b) + self.log1p_share(self.exp(apart))
 
     def zeros(self, shape: Any, dtype: Any = None) -> float:
         return self._filled(shape, 0.0)
@@ -284,7 +294,8 @@ def printed(name: str, function: Callable[..., Any], names: list[str]) -> Formul
         f"{''.join(lines)}    return {number(result)};\n  }}\n}};"
     )
     vectorised = trace.functions <= VECTORISED
-    return Formula(name, len(names), body, len(trace.lines), vectorised)
+    steps = len(trace.lines) + len(trace.functions & COMPOSITE)
+    return Formula(name, len(names), body, steps, vectorised)
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -46,15 +46,15 @@ _FORMS = {
             "less_equal": "<=",
             "equal": "==",
             "not_equal": "!=",
-            "logical_and": "&&",
-            "logical_or": "||",
+            "logical_and": "&",
+            "logical_or": "|",
         }.items()
     },
 }
 # Of truth values alone: on integers they mean bits.
 _LOGICAL = {
-    "bitwise_and": "{0} && {1}",
-    "bitwise_or": "{0} || {1}",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
     "bitwise_xor": "{0} != {1}",
     "invert": "!{0}",
 }

@@ -238,7 +238,6 @@ _MAKE = ctypes.PYFUNCTYPE(
     *(_POINTER, _POINTER, _POINTER),
     *(_INT, _INT, _INT, _INT, _TEXT, _TEXT, _INT, _TEXT),
 )
-_INTEGERS = {"i": "int64", "j": "int64", "b": "int8"}
 _NO_IDENTITY = -1
 _kept: list[Any] = []  # what ufuncs point to
 
@@ -249,9 +248,7 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
     loops = (_POINTER * count).in_dll(built, "eg_loops")
     letters = kernel.operands.replace(">", "")
     numbers = [
-        np.dtype(_INTEGERS.get(letter, dtype)).num
-        for dtype in DTYPES
-        for letter in letters
+        np.dtype(_dtype(letter, dtype)).num for dtype in DTYPES for letter in letters
     ]
     types = ctypes.create_string_buffer(bytes(numbers))
     data = (_POINTER * count)()
@@ -263,6 +260,13 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
         kernel.signature and kernel.signature.encode(),
     )
     return made
+
+
+def _dtype(letter: str, dtype: str) -> str:
+    """The dtype of an operand in the loop for one of ``DTYPES``."""
+    if letter in "wm" and dtype == "e":
+        return "f"
+    return {"i": "int64", "j": "int64", "b": "int8"}.get(letter, dtype)
 
 
 def report() -> list[tuple[str, str]]:

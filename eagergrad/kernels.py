@@ -25,14 +25,18 @@ def folder() -> Path:
     raise FileNotFoundError(f"eagergrad: no kernel sources beside {package}")
 
 
+# Operands by their letters: a row, a matrix, a number for each of its rows, the sum of
+# each of its columns; a number, one in the type that is computed in, an integer.  Whole
+# arrays have axes of their own: a is one of numbers, j of integers, b of bytes.
+CORE = {"n": "(n)", "t": "(m,n)", "m": "(m)", "c": "(n)"} | dict.fromkeys("swi", "()")
+
+
 @dataclass(frozen=True)
 class Kernel:
     """What a kernel takes and gives, and its C++."""
 
     name: str
-    # A letter for each, ">" before results: n row, s number, i integer; a whole array,
-    # j one of integers, b one of bytes.
-    operands: str
+    operands: str  # a letter of CORE for each; ">" before results
     text: str = ""  # a formula; else the kernel stands in ``header``
     header: str = ""
     vectorised: bool = True  # worth running on the host
@@ -51,7 +55,7 @@ class Kernel:
         if self.form == "elementwise":
             return None
         axes = [
-            "(n)" if letter == "n" else f"(n{i})" if letter in "ajb" else "()"
+            CORE.get(letter) or f"(n{i})"
             for i, letter in enumerate(self.operands.replace(">", ""))
         ]
         inputs, results = axes[: self.inputs], axes[self.inputs :]
@@ -59,10 +63,11 @@ class Kernel:
 
     @property
     def form(self) -> str:
-        """``elementwise``, ``rows``, or ``arrays``: whole ones, without gaps."""
-        if "a" in self.operands:
-            return "arrays"
-        return "rows" if "n" in self.operands else "elementwise"
+        """``elementwise``, ``rows``, ``columns``, or ``arrays``, which have no gaps."""
+        for letter, form in (("a", "arrays"), ("t", "columns"), ("n", "rows")):
+            if letter in self.operands:
+                return form
+        return "elementwise"
 
 
 @functools.cache
@@ -90,7 +95,7 @@ def catalogue() -> dict[str, Kernel]:
 
 # Of kernels written by hand.
 HEADERS = (
-    *("rows.h", "updates.h", "convolution.h", "pooling.h", "random.h"),
+    *("rows.h", "columns.h", "updates.h", "convolution.h", "pooling.h", "random.h"),
     *("scattering.h", "norms.h"),
 )
 _OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"

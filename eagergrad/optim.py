@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,14 @@ from .primitive import kernel
 from .tensor import Reference, Tensor, Variable
 
 Pairs = Iterable[tuple[Any, Variable]]
+_ALL = slice(None)
 Slots = dict[str, Any]  # state by name, in flat buffers
 State = tuple[int, Slots]  # a variable's: how many steps it has made, and what is kept
 
 # On the CPU a group is updated in blocks of so many elements, small enough for all
 # passes over one to stay in the L2 cache.
 _BLOCK = 2**16
+_LARGE = 2**14  # elements, on average, from which each variable has its own call
 
 
 class Group:
@@ -73,6 +74,16 @@ class Group:
     def forget(self) -> None:
         """Have the values collected anew by the next step."""
         self.flat, self.views = None, [None] * len(self.variables)
+
+    def is_large(self) -> bool:
+        """Whether each variable has its own call of the kernel.
+
+        It takes less than laying large gradients side by side, which half types need
+        to be widened; on a GPU one launch is what counts.
+        """
+        large = self.parts[-1].stop >= _LARGE * len(self.parts)
+        own = self.kernel is not None and self.dtype == self.wide
+        return own and large and self.xp is np
 
     def scalar(self, value: float) -> Any:
         """A factor for the buffers, in the form that costs least to multiply by."""
@@ -152,17 +163,25 @@ class Optimizer:
             with group.current:
                 group.load()
                 own = [gradients[place] for place in group.places]
-                flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
+                if trace is None and group.is_large():
+                    flat = group.xp.empty(group.parts[-1].stop, group.wide)
+                    flats = [g.reshape(-1) for g in own]
+                    pieces = list(zip(group.parts, flats, strict=True))
+                else:
+                    flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
+                    pieces = [(_ALL, flat)]
                 if trace is None:
-                    self._advance(group, group.flat, flat, flat)
+                    self._advance(group, group.flat, pieces, flat)
                 else:
                     flat = self._noted(trace, group, flat)
                 group.store(flat)
                 if trace is not None:
                     group.forget()
 
-    def _advance(self, group: Group, w: Any, g: Any, out: Any) -> None:
-        """Make a step of a group: the values w and their gradients g, to ``out``."""
+    def _advance(
+        self, group: Group, w: Any, pieces: Sequence[tuple[slice, Any]], out: Any
+    ) -> None:
+        """Make a step: values w, and gradients of parts of them, to new values."""
         group.step += 1
         rate = float(self.learning_rate)
         if group.kernel is not None:
@@ -171,8 +190,11 @@ class Optimizer:
             for place, x in zip(group.factors, factors, strict=False):
                 place.fill(x)
             given = group.factors or factors
-            group.kernel(w, g, *state, *given, out=(out, *state))
+            for part, g in pieces:
+                own = [values[part] for values in state]
+                group.kernel(w[part], g, *own, *given, out=(out[part], *own))
             return
+        ((_, g),) = pieces
         for block, slots in group.blocks:
             update = self._update(group, slots, w[block], g[block], rate)
             group.xp.subtract(w[block], update, out[block])
@@ -188,7 +210,10 @@ class Optimizer:
 
         trace.guards.append(lambda: group in self._groups)
         name = type(self).__name__
-        step = partial(self._advance, group)
+
+        def step(w: Any, g: Any, out: Any) -> None:
+            self._advance(group, w, [(_ALL, g)], out)
+
         return trace.host(name, step, (group.flat, g), g, undo)
 
     def _regroup(self, variables: list[Variable]) -> None:

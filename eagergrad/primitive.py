@@ -608,6 +608,9 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             z = impl[type(data)](*datas, *params)
         except Exception as error:
             z = op.again(error, inputs, params)
+        if op.keeps:
+            z, kept = z
+            params = (*params, kept)
         if z.dtype.char in "fdeD":
             z = narrowed(z, None, *datas)
         out = wrap(z)

@@ -204,13 +204,13 @@ struct sigmoid_slope_dx {
 
 struct sigmoid {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = minimum(x, T(0.0));
-    const T t1 = exp(t0);
-    const T t2 = abs(x);
-    const T t3 = -t2;
-    const T t4 = exp(t3);
-    const T t5 = T(1.0) + t4;
-    const T t6 = t1 / t5;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
     return t6;
   }
 };
@@ -230,28 +230,26 @@ struct sigmoid_dx {
 
 struct softplus {
   template <class T> EG_FN T operator()(T x) const {
-    const bool t0 = x == T(0.0);
-    const T t1 = x - T(0.0);
-    const T t2 = abs(t1);
-    const T t3 = -t2;
-    const T t4 = t0 ? T(0.0) : t3;
-    const T t5 = maximum(x, T(0.0));
-    const T t6 = exp(t4);
-    const T t7 = log1p(t6);
-    const T t8 = t5 + t7;
-    return t8;
+    const T t0 = x - T(0.0);
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = maximum(x, T(0.0));
+    const T t4 = exp(t2);
+    const T t5 = log1p_share(t4);
+    const T t6 = t3 + t5;
+    return t6;
   }
 };
 
 struct softplus_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = minimum(x, T(0.0));
-    const T t1 = exp(t0);
-    const T t2 = abs(x);
-    const T t3 = -t2;
-    const T t4 = exp(t3);
-    const T t5 = T(1.0) + t4;
-    const T t6 = t1 / t5;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
     const T t7 = g * t6;
     return t7;
   }
@@ -277,7 +275,7 @@ struct maximum_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a >= b;
     const bool t1 = a != a;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -287,7 +285,7 @@ struct maximum_db {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a >= b;
     const bool t1 = a != a;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? T(0.0) : g;
     return t3;
   }
@@ -297,7 +295,7 @@ struct minimum_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a <= b;
     const bool t1 = a != a;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -307,7 +305,7 @@ struct minimum_db {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a <= b;
     const bool t1 = a != a;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? T(0.0) : g;
     return t3;
   }
@@ -317,7 +315,7 @@ struct clip_dx {
   template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
     const bool t0 = x >= low;
     const bool t1 = x <= high;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -327,7 +325,7 @@ struct clip_dlow {
   template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
     const bool t0 = x < low;
     const bool t1 = low <= high;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -337,7 +335,7 @@ struct clip_dhigh {
   template <class T> EG_FN T operator()(T g, T x, T low, T high) const {
     const bool t0 = x > high;
     const bool t1 = low > high;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -412,110 +410,8 @@ struct density_dx {
 
 struct ndtr {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = abs(x);
-    const T t1 = t0 * T(0.7071067811865476);
-    const T t2 = minimum(t1, T(40.0));
-    const T t3 = t2 - T(3.75);
-    const T t4 = t2 + T(3.75);
-    const T t5 = t3 / t4;
-    const T t6 = T(2.0) * t5;
-    const T t7 = t6 * T(0.0);
-    const T t8 = T(5.068148904796111e-17) + t7;
-    const T t9 = t8 - T(0.0);
-    const T t10 = t6 * t9;
-    const T t11 = T(7.418235256624044e-17) + t10;
-    const T t12 = t11 - T(0.0);
-    const T t13 = t6 * t12;
-    const T t14 = T(-1.2507950530688648e-15) + t13;
-    const T t15 = t14 - t9;
-    const T t16 = t6 * t15;
-    const T t17 = T(-1.864562880419313e-15) + t16;
-    const T t18 = t17 - t12;
-    const T t19 = t6 * t18;
-    const T t20 = T(3.3478119482868056e-14) + t19;
-    const T t21 = t20 - t15;
-    const T t22 = t6 * t21;
-    const T t23 = T(3.25254814814874e-14) + t22;
-    const T t24 = t23 - t18;
-    const T t25 = t6 * t24;
-    const T t26 = T(-9.65469674843344e-13) + t25;
-    const T t27 = t26 - t21;
-    const T t28 = t6 * t27;
-    const T t29 = T(1.9455868545777347e-13) + t28;
-    const T t30 = t29 - t24;
-    const T t31 = t6 * t30;
-    const T t32 = T(2.86879501093067e-11) + t31;
-    const T t33 = t32 - t27;
-    const T t34 = t6 * t33;
-    const T t35 = T(-6.318088340886684e-11) + t34;
-    const T t36 = t35 - t30;
-    const T t37 = t6 * t36;
-    const T t38 = T(-7.754400208831351e-10) + t37;
-    const T t39 = t38 - t33;
-    const T t40 = t6 * t39;
-    const T t41 = T(4.521959811218287e-09) + t40;
-    const T t42 = t41 - t36;
-    const T t43 = t6 * t42;
-    const T t44 = T(1.076499946567091e-08) + t43;
-    const T t45 = t44 - t39;
-    const T t46 = t6 * t45;
-    const T t47 = T(-2.1886401049234397e-07) + t46;
-    const T t48 = t47 - t42;
-    const T t49 = t6 * t48;
-    const T t50 = T(7.74038306619849e-07) + t49;
-    const T t51 = t50 - t45;
-    const T t52 = t6 * t51;
-    const T t53 = T(4.13902798607301e-06) + t52;
-    const T t54 = t53 - t48;
-    const T t55 = t6 * t54;
-    const T t56 = T(-6.916973302501207e-05) + t55;
-    const T t57 = t56 - t51;
-    const T t58 = t6 * t57;
-    const T t59 = T(0.0004907758365258086) + t58;
-    const T t60 = t59 - t54;
-    const T t61 = t6 * t60;
-    const T t62 = T(-0.002413163540417608) + t61;
-    const T t63 = t62 - t57;
-    const T t64 = t6 * t63;
-    const T t65 = T(0.009074997670705265) + t64;
-    const T t66 = t65 - t60;
-    const T t67 = t6 * t66;
-    const T t68 = T(-0.026658668435305753) + t67;
-    const T t69 = t68 - t63;
-    const T t70 = t6 * t69;
-    const T t71 = T(0.05920993999819189) + t70;
-    const T t72 = t71 - t66;
-    const T t73 = t6 * t72;
-    const T t74 = T(-0.08424913336651792) + t73;
-    const T t75 = t74 - t69;
-    const T t76 = t6 * t75;
-    const T t77 = T(-0.004590054580646478) + t76;
-    const T t78 = t77 - t72;
-    const T t79 = t5 * t78;
-    const T t80 = T(1.1775789345674017) + t79;
-    const T t81 = t80 - t75;
-    const T t82 = T(2.0) * t2;
-    const T t83 = T(1.0) + t82;
-    const T t84 = t81 / t83;
-    const T t85 = minimum(t0, T(57.0));
-    const T t86 = t85 * T(16.0);
-    const T t87 = rint(t86);
-    const T t88 = t87 / T(16.0);
-    const T t89 = T(0.5) * t84;
-    const T t90 = t88 * t88;
-    const T t91 = T(-0.5) * t90;
-    const T t92 = exp(t91);
-    const T t93 = t89 * t92;
-    const T t94 = t85 - t88;
-    const T t95 = T(-0.5) * t94;
-    const T t96 = t85 + t88;
-    const T t97 = t95 * t96;
-    const T t98 = exp(t97);
-    const T t99 = t93 * t98;
-    const bool t100 = x > T(0.0);
-    const T t101 = T(1.0) - t99;
-    const T t102 = t100 ? t101 : t99;
-    return t102;
+    const T t0 = normcdf(x);
+    return t0;
   }
 };
 
@@ -577,7 +473,7 @@ struct xlogy {
   template <class T> EG_FN T operator()(T a, T b) const {
     const bool t0 = a == T(0.0);
     const bool t1 = b == b;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = log(b);
     const T t4 = a * t3;
     const T t5 = t2 ? T(0.0) : t4;
@@ -589,7 +485,7 @@ struct xlogy_da {
   template <class T> EG_FN T operator()(T g, T b) const {
     const bool t0 = g == T(0.0);
     const bool t1 = b == b;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = log(b);
     const T t4 = g * t3;
     const T t5 = t2 ? T(0.0) : t4;
@@ -611,7 +507,7 @@ struct xlog1py {
   template <class T> EG_FN T operator()(T a, T b) const {
     const bool t0 = a == T(0.0);
     const bool t1 = b == b;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = log1p(b);
     const T t4 = a * t3;
     const T t5 = t2 ? T(0.0) : t4;
@@ -623,7 +519,7 @@ struct xlog1py_da {
   template <class T> EG_FN T operator()(T g, T b) const {
     const bool t0 = g == T(0.0);
     const bool t1 = b == b;
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = log1p(b);
     const T t4 = g * t3;
     const T t5 = t2 ? T(0.0) : t4;
@@ -668,7 +564,7 @@ struct hard_sigmoid_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const bool t0 = x > T(-3.0);
     const bool t1 = x < T(3.0);
-    const bool t2 = t0 && T(t1);
+    const bool t2 = t0 & t1;
     const T t3 = g / T(6.0);
     const T t4 = t2 ? t3 : T(0.0);
     return t4;
@@ -706,30 +602,28 @@ struct hard_swish_dx {
 struct log_sigmoid {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = -x;
-    const bool t1 = t0 == T(0.0);
-    const T t2 = t0 - T(0.0);
-    const T t3 = abs(t2);
-    const T t4 = -t3;
-    const T t5 = t1 ? T(0.0) : t4;
-    const T t6 = maximum(t0, T(0.0));
-    const T t7 = exp(t5);
-    const T t8 = log1p(t7);
-    const T t9 = t6 + t8;
-    const T t10 = -t9;
-    return t10;
+    const T t1 = t0 - T(0.0);
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = maximum(t0, T(0.0));
+    const T t5 = exp(t3);
+    const T t6 = log1p_share(t5);
+    const T t7 = t4 + t6;
+    const T t8 = -t7;
+    return t8;
   }
 };
 
 struct log_sigmoid_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = -x;
-    const T t1 = minimum(t0, T(0.0));
-    const T t2 = exp(t1);
-    const T t3 = abs(t0);
-    const T t4 = -t3;
-    const T t5 = exp(t4);
-    const T t6 = T(1.0) + t5;
-    const T t7 = t2 / t6;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = exp(t2);
+    const bool t4 = t0 >= T(0.0);
+    const T t5 = maximum((t4 ? T(1) : T(0)), t3);
+    const T t6 = T(1.0) + t3;
+    const T t7 = t5 / t6;
     const T t8 = g * t7;
     return t8;
   }
@@ -817,13 +711,13 @@ struct silu {
 
 struct silu_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = minimum(x, T(0.0));
-    const T t1 = exp(t0);
-    const T t2 = abs(x);
-    const T t3 = -t2;
-    const T t4 = exp(t3);
-    const T t5 = T(1.0) + t4;
-    const T t6 = t1 / t5;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp(t1);
+    const bool t3 = x >= T(0.0);
+    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
+    const T t5 = T(1.0) + t2;
+    const T t6 = t4 / t5;
     const T t7 = T(1.0) - t6;
     const T t8 = t6 * t7;
     const bool t9 = t8 == T(0.0);
@@ -838,278 +732,70 @@ struct silu_dx {
 struct mish {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = maximum(x, T(-10000.0));
-    const bool t1 = t0 == T(0.0);
-    const T t2 = t0 - T(0.0);
-    const T t3 = abs(t2);
-    const T t4 = -t3;
-    const T t5 = t1 ? T(0.0) : t4;
-    const T t6 = maximum(t0, T(0.0));
-    const T t7 = exp(t5);
-    const T t8 = log1p(t7);
-    const T t9 = t6 + t8;
-    const T t10 = tanh(t9);
-    const T t11 = t0 * t10;
-    return t11;
+    const T t1 = t0 - T(0.0);
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = maximum(t0, T(0.0));
+    const T t5 = exp(t3);
+    const T t6 = log1p_share(t5);
+    const T t7 = t4 + t6;
+    const T t8 = tanh(t7);
+    const T t9 = t0 * t8;
+    return t9;
   }
 };
 
 struct mish_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const bool t0 = x == T(0.0);
-    const T t1 = x - T(0.0);
-    const T t2 = abs(t1);
-    const T t3 = -t2;
-    const T t4 = t0 ? T(0.0) : t3;
-    const T t5 = maximum(x, T(0.0));
-    const T t6 = exp(t4);
-    const T t7 = log1p(t6);
-    const T t8 = t5 + t7;
-    const T t9 = tanh(t8);
-    const T t10 = t9 * t9;
-    const T t11 = T(1.0) - t10;
-    const T t12 = minimum(x, T(0.0));
-    const T t13 = exp(t12);
-    const T t14 = abs(x);
-    const T t15 = -t14;
-    const T t16 = exp(t15);
-    const T t17 = T(1.0) + t16;
-    const T t18 = t13 / t17;
-    const T t19 = t11 * t18;
-    const bool t20 = t19 == T(0.0);
-    const T t21 = t19 * x;
-    const T t22 = t20 ? T(0.0) : t21;
-    const T t23 = t9 + t22;
-    const T t24 = g * t23;
-    return t24;
+    const T t0 = x - T(0.0);
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = maximum(x, T(0.0));
+    const T t4 = exp(t2);
+    const T t5 = log1p_share(t4);
+    const T t6 = t3 + t5;
+    const T t7 = tanh(t6);
+    const T t8 = t7 * t7;
+    const T t9 = T(1.0) - t8;
+    const T t10 = abs(x);
+    const T t11 = -t10;
+    const T t12 = exp(t11);
+    const bool t13 = x >= T(0.0);
+    const T t14 = maximum((t13 ? T(1) : T(0)), t12);
+    const T t15 = T(1.0) + t12;
+    const T t16 = t14 / t15;
+    const T t17 = t9 * t16;
+    const bool t18 = t17 == T(0.0);
+    const T t19 = t17 * x;
+    const T t20 = t18 ? T(0.0) : t19;
+    const T t21 = t7 + t20;
+    const T t22 = g * t21;
+    return t22;
   }
 };
 
 struct gelu {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = maximum(x, T(-10000.0));
-    const T t1 = abs(x);
-    const T t2 = t1 * T(0.7071067811865476);
-    const T t3 = minimum(t2, T(40.0));
-    const T t4 = t3 - T(3.75);
-    const T t5 = t3 + T(3.75);
-    const T t6 = t4 / t5;
-    const T t7 = T(2.0) * t6;
-    const T t8 = t7 * T(0.0);
-    const T t9 = T(5.068148904796111e-17) + t8;
-    const T t10 = t9 - T(0.0);
-    const T t11 = t7 * t10;
-    const T t12 = T(7.418235256624044e-17) + t11;
-    const T t13 = t12 - T(0.0);
-    const T t14 = t7 * t13;
-    const T t15 = T(-1.2507950530688648e-15) + t14;
-    const T t16 = t15 - t10;
-    const T t17 = t7 * t16;
-    const T t18 = T(-1.864562880419313e-15) + t17;
-    const T t19 = t18 - t13;
-    const T t20 = t7 * t19;
-    const T t21 = T(3.3478119482868056e-14) + t20;
-    const T t22 = t21 - t16;
-    const T t23 = t7 * t22;
-    const T t24 = T(3.25254814814874e-14) + t23;
-    const T t25 = t24 - t19;
-    const T t26 = t7 * t25;
-    const T t27 = T(-9.65469674843344e-13) + t26;
-    const T t28 = t27 - t22;
-    const T t29 = t7 * t28;
-    const T t30 = T(1.9455868545777347e-13) + t29;
-    const T t31 = t30 - t25;
-    const T t32 = t7 * t31;
-    const T t33 = T(2.86879501093067e-11) + t32;
-    const T t34 = t33 - t28;
-    const T t35 = t7 * t34;
-    const T t36 = T(-6.318088340886684e-11) + t35;
-    const T t37 = t36 - t31;
-    const T t38 = t7 * t37;
-    const T t39 = T(-7.754400208831351e-10) + t38;
-    const T t40 = t39 - t34;
-    const T t41 = t7 * t40;
-    const T t42 = T(4.521959811218287e-09) + t41;
-    const T t43 = t42 - t37;
-    const T t44 = t7 * t43;
-    const T t45 = T(1.076499946567091e-08) + t44;
-    const T t46 = t45 - t40;
-    const T t47 = t7 * t46;
-    const T t48 = T(-2.1886401049234397e-07) + t47;
-    const T t49 = t48 - t43;
-    const T t50 = t7 * t49;
-    const T t51 = T(7.74038306619849e-07) + t50;
-    const T t52 = t51 - t46;
-    const T t53 = t7 * t52;
-    const T t54 = T(4.13902798607301e-06) + t53;
-    const T t55 = t54 - t49;
-    const T t56 = t7 * t55;
-    const T t57 = T(-6.916973302501207e-05) + t56;
-    const T t58 = t57 - t52;
-    const T t59 = t7 * t58;
-    const T t60 = T(0.0004907758365258086) + t59;
-    const T t61 = t60 - t55;
-    const T t62 = t7 * t61;
-    const T t63 = T(-0.002413163540417608) + t62;
-    const T t64 = t63 - t58;
-    const T t65 = t7 * t64;
-    const T t66 = T(0.009074997670705265) + t65;
-    const T t67 = t66 - t61;
-    const T t68 = t7 * t67;
-    const T t69 = T(-0.026658668435305753) + t68;
-    const T t70 = t69 - t64;
-    const T t71 = t7 * t70;
-    const T t72 = T(0.05920993999819189) + t71;
-    const T t73 = t72 - t67;
-    const T t74 = t7 * t73;
-    const T t75 = T(-0.08424913336651792) + t74;
-    const T t76 = t75 - t70;
-    const T t77 = t7 * t76;
-    const T t78 = T(-0.004590054580646478) + t77;
-    const T t79 = t78 - t73;
-    const T t80 = t6 * t79;
-    const T t81 = T(1.1775789345674017) + t80;
-    const T t82 = t81 - t76;
-    const T t83 = T(2.0) * t3;
-    const T t84 = T(1.0) + t83;
-    const T t85 = t82 / t84;
-    const T t86 = minimum(t1, T(57.0));
-    const T t87 = t86 * T(16.0);
-    const T t88 = rint(t87);
-    const T t89 = t88 / T(16.0);
-    const T t90 = T(0.5) * t85;
-    const T t91 = t89 * t89;
-    const T t92 = T(-0.5) * t91;
-    const T t93 = exp(t92);
-    const T t94 = t90 * t93;
-    const T t95 = t86 - t89;
-    const T t96 = T(-0.5) * t95;
-    const T t97 = t86 + t89;
-    const T t98 = t96 * t97;
-    const T t99 = exp(t98);
-    const T t100 = t94 * t99;
-    const bool t101 = x > T(0.0);
-    const T t102 = T(1.0) - t100;
-    const T t103 = t101 ? t102 : t100;
-    const T t104 = t0 * t103;
-    return t104;
+    const T t1 = normcdf(x);
+    const T t2 = t0 * t1;
+    return t2;
   }
 };
 
 struct gelu_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = abs(x);
-    const T t1 = t0 * T(0.7071067811865476);
-    const T t2 = minimum(t1, T(40.0));
-    const T t3 = t2 - T(3.75);
-    const T t4 = t2 + T(3.75);
-    const T t5 = t3 / t4;
-    const T t6 = T(2.0) * t5;
-    const T t7 = t6 * T(0.0);
-    const T t8 = T(5.068148904796111e-17) + t7;
-    const T t9 = t8 - T(0.0);
-    const T t10 = t6 * t9;
-    const T t11 = T(7.418235256624044e-17) + t10;
-    const T t12 = t11 - T(0.0);
-    const T t13 = t6 * t12;
-    const T t14 = T(-1.2507950530688648e-15) + t13;
-    const T t15 = t14 - t9;
-    const T t16 = t6 * t15;
-    const T t17 = T(-1.864562880419313e-15) + t16;
-    const T t18 = t17 - t12;
-    const T t19 = t6 * t18;
-    const T t20 = T(3.3478119482868056e-14) + t19;
-    const T t21 = t20 - t15;
-    const T t22 = t6 * t21;
-    const T t23 = T(3.25254814814874e-14) + t22;
-    const T t24 = t23 - t18;
-    const T t25 = t6 * t24;
-    const T t26 = T(-9.65469674843344e-13) + t25;
-    const T t27 = t26 - t21;
-    const T t28 = t6 * t27;
-    const T t29 = T(1.9455868545777347e-13) + t28;
-    const T t30 = t29 - t24;
-    const T t31 = t6 * t30;
-    const T t32 = T(2.86879501093067e-11) + t31;
-    const T t33 = t32 - t27;
-    const T t34 = t6 * t33;
-    const T t35 = T(-6.318088340886684e-11) + t34;
-    const T t36 = t35 - t30;
-    const T t37 = t6 * t36;
-    const T t38 = T(-7.754400208831351e-10) + t37;
-    const T t39 = t38 - t33;
-    const T t40 = t6 * t39;
-    const T t41 = T(4.521959811218287e-09) + t40;
-    const T t42 = t41 - t36;
-    const T t43 = t6 * t42;
-    const T t44 = T(1.076499946567091e-08) + t43;
-    const T t45 = t44 - t39;
-    const T t46 = t6 * t45;
-    const T t47 = T(-2.1886401049234397e-07) + t46;
-    const T t48 = t47 - t42;
-    const T t49 = t6 * t48;
-    const T t50 = T(7.74038306619849e-07) + t49;
-    const T t51 = t50 - t45;
-    const T t52 = t6 * t51;
-    const T t53 = T(4.13902798607301e-06) + t52;
-    const T t54 = t53 - t48;
-    const T t55 = t6 * t54;
-    const T t56 = T(-6.916973302501207e-05) + t55;
-    const T t57 = t56 - t51;
-    const T t58 = t6 * t57;
-    const T t59 = T(0.0004907758365258086) + t58;
-    const T t60 = t59 - t54;
-    const T t61 = t6 * t60;
-    const T t62 = T(-0.002413163540417608) + t61;
-    const T t63 = t62 - t57;
-    const T t64 = t6 * t63;
-    const T t65 = T(0.009074997670705265) + t64;
-    const T t66 = t65 - t60;
-    const T t67 = t6 * t66;
-    const T t68 = T(-0.026658668435305753) + t67;
-    const T t69 = t68 - t63;
-    const T t70 = t6 * t69;
-    const T t71 = T(0.05920993999819189) + t70;
-    const T t72 = t71 - t66;
-    const T t73 = t6 * t72;
-    const T t74 = T(-0.08424913336651792) + t73;
-    const T t75 = t74 - t69;
-    const T t76 = t6 * t75;
-    const T t77 = T(-0.004590054580646478) + t76;
-    const T t78 = t77 - t72;
-    const T t79 = t5 * t78;
-    const T t80 = T(1.1775789345674017) + t79;
-    const T t81 = t80 - t75;
-    const T t82 = T(2.0) * t2;
-    const T t83 = T(1.0) + t82;
-    const T t84 = t81 / t83;
-    const T t85 = minimum(t0, T(57.0));
-    const T t86 = t85 * T(16.0);
-    const T t87 = rint(t86);
-    const T t88 = t87 / T(16.0);
-    const T t89 = T(0.5) * t84;
-    const T t90 = t88 * t88;
-    const T t91 = T(-0.5) * t90;
-    const T t92 = exp(t91);
-    const T t93 = t89 * t92;
-    const T t94 = t85 - t88;
-    const T t95 = T(-0.5) * t94;
-    const T t96 = t85 + t88;
-    const T t97 = t95 * t96;
-    const T t98 = exp(t97);
-    const T t99 = t93 * t98;
-    const bool t100 = x > T(0.0);
-    const T t101 = T(1.0) - t99;
-    const T t102 = t100 ? t101 : t99;
-    const T t103 = T(-0.5) * x;
-    const T t104 = t103 * x;
-    const T t105 = exp(t104);
-    const T t106 = t105 * T(0.3989422804014327);
-    const bool t107 = t106 == T(0.0);
-    const T t108 = t106 * x;
-    const T t109 = t107 ? T(0.0) : t108;
-    const T t110 = t102 + t109;
-    const T t111 = g * t110;
-    return t111;
+    const T t0 = normcdf(x);
+    const T t1 = T(-0.5) * x;
+    const T t2 = t1 * x;
+    const T t3 = exp(t2);
+    const T t4 = t3 * T(0.3989422804014327);
+    const bool t5 = t4 == T(0.0);
+    const T t6 = t4 * x;
+    const T t7 = t5 ? T(0.0) : t6;
+    const T t8 = t0 + t7;
+    const T t9 = g * t8;
+    return t9;
   }
 };
 
@@ -1121,13 +807,13 @@ struct gelu_tanh {
     const T t3 = t2 * x;
     const T t4 = x + t3;
     const T t5 = T(1.5957691216057308) * t4;
-    const T t6 = minimum(t5, T(0.0));
-    const T t7 = exp(t6);
-    const T t8 = abs(t5);
-    const T t9 = -t8;
-    const T t10 = exp(t9);
-    const T t11 = T(1.0) + t10;
-    const T t12 = t7 / t11;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
     const T t13 = t0 * t12;
     return t13;
   }
@@ -1140,13 +826,13 @@ struct gelu_tanh_dx {
     const T t2 = t1 * x;
     const T t3 = x + t2;
     const T t4 = T(1.5957691216057308) * t3;
-    const T t5 = minimum(t4, T(0.0));
-    const T t6 = exp(t5);
-    const T t7 = abs(t4);
-    const T t8 = -t7;
-    const T t9 = exp(t8);
-    const T t10 = T(1.0) + t9;
-    const T t11 = t6 / t10;
+    const T t5 = abs(t4);
+    const T t6 = -t5;
+    const T t7 = exp(t6);
+    const bool t8 = t4 >= T(0.0);
+    const T t9 = maximum((t8 ? T(1) : T(0)), t7);
+    const T t10 = T(1.0) + t7;
+    const T t11 = t9 / t10;
     const T t12 = T(0.134145) * x;
     const T t13 = t12 * x;
     const T t14 = T(1.0) + t13;
@@ -1185,22 +871,22 @@ struct sigmoid_loss {
 struct sigmoid_loss_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const T t0 = T(1.0) - b;
-    const T t1 = minimum(a, T(0.0));
-    const T t2 = exp(t1);
-    const T t3 = abs(a);
-    const T t4 = -t3;
-    const T t5 = exp(t4);
-    const T t6 = T(1.0) + t5;
-    const T t7 = t2 / t6;
+    const T t1 = abs(a);
+    const T t2 = -t1;
+    const T t3 = exp(t2);
+    const bool t4 = a >= T(0.0);
+    const T t5 = maximum((t4 ? T(1) : T(0)), t3);
+    const T t6 = T(1.0) + t3;
+    const T t7 = t5 / t6;
     const T t8 = t0 * t7;
     const T t9 = -a;
-    const T t10 = minimum(t9, T(0.0));
-    const T t11 = exp(t10);
-    const T t12 = abs(t9);
-    const T t13 = -t12;
-    const T t14 = exp(t13);
-    const T t15 = T(1.0) + t14;
-    const T t16 = t11 / t15;
+    const T t10 = abs(t9);
+    const T t11 = -t10;
+    const T t12 = exp(t11);
+    const bool t13 = t9 >= T(0.0);
+    const T t14 = maximum((t13 ? T(1) : T(0)), t12);
+    const T t15 = T(1.0) + t12;
+    const T t16 = t14 / t15;
     const T t17 = b * t16;
     const T t18 = t8 - t17;
     const T t19 = g * t18;
@@ -1424,14 +1110,14 @@ struct cbrt_dx {
 
 struct logaddexp {
   template <class T> EG_FN T operator()(T a, T b) const {
-    const bool t0 = a == b;
-    const T t1 = a - b;
-    const T t2 = abs(t1);
-    const T t3 = -t2;
-    const T t4 = t0 ? T(0.0) : t3;
+    const T t0 = a - b;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const bool t3 = a == b;
+    const T t4 = t3 ? T(0.0) : t2;
     const T t5 = maximum(a, b);
     const T t6 = exp(t4);
-    const T t7 = log1p(t6);
+    const T t7 = log1p_share(t6);
     const T t8 = t5 + t7;
     return t8;
   }
@@ -1442,16 +1128,16 @@ struct logaddexp_da {
     const bool t0 = a == b;
     const T t1 = abs(a);
     const bool t2 = t1 == T(INFINITY);
-    const bool t3 = t0 && T(t2);
+    const bool t3 = t0 & t2;
     const T t4 = a - b;
     const T t5 = t3 ? T(0.0) : t4;
-    const T t6 = minimum(t5, T(0.0));
-    const T t7 = exp(t6);
-    const T t8 = abs(t5);
-    const T t9 = -t8;
-    const T t10 = exp(t9);
-    const T t11 = T(1.0) + t10;
-    const T t12 = t7 / t11;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
     const T t13 = g * t12;
     return t13;
   }
@@ -1462,16 +1148,16 @@ struct logaddexp_db {
     const bool t0 = b == a;
     const T t1 = abs(b);
     const bool t2 = t1 == T(INFINITY);
-    const bool t3 = t0 && T(t2);
+    const bool t3 = t0 & t2;
     const T t4 = b - a;
     const T t5 = t3 ? T(0.0) : t4;
-    const T t6 = minimum(t5, T(0.0));
-    const T t7 = exp(t6);
-    const T t8 = abs(t5);
-    const T t9 = -t8;
-    const T t10 = exp(t9);
-    const T t11 = T(1.0) + t10;
-    const T t12 = t7 / t11;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp(t7);
+    const bool t9 = t5 >= T(0.0);
+    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
+    const T t11 = T(1.0) + t8;
+    const T t12 = t10 / t11;
     const T t13 = g * t12;
     return t13;
   }
@@ -1482,17 +1168,17 @@ struct logaddexp2_da {
     const bool t0 = a == b;
     const T t1 = abs(a);
     const bool t2 = t1 == T(INFINITY);
-    const bool t3 = t0 && T(t2);
+    const bool t3 = t0 & t2;
     const T t4 = a - b;
     const T t5 = t4 * T(0.6931471805599453);
     const T t6 = t3 ? T(0.0) : t5;
-    const T t7 = minimum(t6, T(0.0));
-    const T t8 = exp(t7);
-    const T t9 = abs(t6);
-    const T t10 = -t9;
-    const T t11 = exp(t10);
-    const T t12 = T(1.0) + t11;
-    const T t13 = t8 / t12;
+    const T t7 = abs(t6);
+    const T t8 = -t7;
+    const T t9 = exp(t8);
+    const bool t10 = t6 >= T(0.0);
+    const T t11 = maximum((t10 ? T(1) : T(0)), t9);
+    const T t12 = T(1.0) + t9;
+    const T t13 = t11 / t12;
     const T t14 = g * t13;
     return t14;
   }
@@ -1503,17 +1189,17 @@ struct logaddexp2_db {
     const bool t0 = b == a;
     const T t1 = abs(b);
     const bool t2 = t1 == T(INFINITY);
-    const bool t3 = t0 && T(t2);
+    const bool t3 = t0 & t2;
     const T t4 = b - a;
     const T t5 = t4 * T(0.6931471805599453);
     const T t6 = t3 ? T(0.0) : t5;
-    const T t7 = minimum(t6, T(0.0));
-    const T t8 = exp(t7);
-    const T t9 = abs(t6);
-    const T t10 = -t9;
-    const T t11 = exp(t10);
-    const T t12 = T(1.0) + t11;
-    const T t13 = t8 / t12;
+    const T t7 = abs(t6);
+    const T t8 = -t7;
+    const T t9 = exp(t8);
+    const bool t10 = t6 >= T(0.0);
+    const T t11 = maximum((t10 ? T(1) : T(0)), t9);
+    const T t12 = T(1.0) + t9;
+    const T t13 = t11 / t12;
     const T t14 = g * t13;
     return t14;
   }
@@ -1548,7 +1234,7 @@ struct fmax_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a >= b;
     const bool t1 = b != b;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -1558,7 +1244,7 @@ struct fmax_db {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a >= b;
     const bool t1 = b != b;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? T(0.0) : g;
     return t3;
   }
@@ -1568,7 +1254,7 @@ struct fmin_da {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a <= b;
     const bool t1 = b != b;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? g : T(0.0);
     return t3;
   }
@@ -1578,7 +1264,7 @@ struct fmin_db {
   template <class T> EG_FN T operator()(T g, T a, T b) const {
     const bool t0 = a <= b;
     const bool t1 = b != b;
-    const bool t2 = t0 || T(t1);
+    const bool t2 = t0 | t1;
     const T t3 = t2 ? T(0.0) : g;
     return t3;
   }

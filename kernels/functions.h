@@ -6,7 +6,8 @@
 //
 // Reductions are Cody & Waite's (Software Manual for the Elementary Functions, 1980).
 // Polynomials are minimax, by Remez' exchange on the interval named, then rounded. Sums
-// may be fused with products or not, but -ffast-math would undo the reductions. The
+// may be fused with products or not (fma does where the processor can, in half of the
+// time), but -ffast-math would undo the reductions. The
 // error beside a function is the largest met, rounded up; a test holds it to that.
 #pragma once
 
@@ -20,12 +21,13 @@
 #include <limits>
 #endif
 
-// The functions of one argument. copysign, maximum, minimum, pow, atan2, hypot and fmod
+// The functions of one argument; EG_OWN are in no library of C. copysign, maximum, minimum, pow, atan2, hypot and fmod
 // take two, of which the last three, and pow of double, are the C library's; so is cbrt.
 #define EG_INSTRUCTIONS(F) F(sqrt) F(fabs) F(floor) F(ceil) F(trunc) F(rint)
 #define EG_VECTORISED(F)                                                             \
   EG_INSTRUCTIONS(F) F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p)        \
   F(sinh) F(cosh) F(tanh) F(atan) F(asin) F(acos) F(erf) F(erfc)
+#define EG_OWN(F) F(log1p_share) F(normcdf)
 #define EG_SCALAR(F) F(sin) F(cos) F(tan) F(asinh) F(acosh) F(atanh)
 
 namespace eg {
@@ -49,7 +51,9 @@ template <class T> EG_MATH T multiply_add(T a, T b, T c) {
 EG_VECTORISED(EG_CUDA)
 EG_SCALAR(EG_CUDA)
 EG_CUDA(cbrt)
+EG_CUDA(normcdf)
 #undef EG_CUDA
+template <class T> EG_MATH T log1p_share(T x) { return log1p(x); }
 #define EG_CUDA_PAIR(name)                                             \
   EG_MATH float name(float x, float y) { return ::name##f(x, y); }     \
   EG_MATH double name(double x, double y) { return ::name(x, y); }
@@ -87,6 +91,7 @@ template <> struct Format<float> {
   // From where on exp, and each of the others, has nothing left but its limit
   static constexpr float overflow = 88.8f, underflow = -104, expm1_is_minus_one = -18;
   static constexpr float tanh_is_one = 10, erf_is_one = 4, erfc_is_zero = 10.1f;
+  static constexpr float normcdf_is_zero = 15;
 };
 template <> struct Format<double> {
   using Bits = std::uint64_t;
@@ -98,6 +103,7 @@ template <> struct Format<double> {
   static constexpr double pi_2_lo = 6.123233995736766e-17;
   static constexpr double overflow = 709.8, underflow = -746, expm1_is_minus_one = -38;
   static constexpr double tanh_is_one = 20, erf_is_one = 6, erfc_is_zero = 27.3;
+  static constexpr double normcdf_is_zero = 39;
 };
 
 constexpr double log2e = 1.4426950408889634, pi_2 = 1.5707963267948966;
@@ -116,10 +122,27 @@ template <class To, class From> EG_MATH To bit_cast(From x) {
 template <class T> EG_MATH T without_last(T x, int n) {
   return bit_cast<T>(bit_cast<Bits<T>>(x) >> n << n);
 }
+// a b + c
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+EG_MATH float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+EG_MATH double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+template <class T> EG_MATH T fma(T a, T b, T c) { return a * b + c; }
+#endif
+// a b - y, where y is a b rounded
+template <class T> EG_MATH T product_rest(T a, T b, T y) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return fma(a, b, -y);
+#else
+  constexpr int half = Format<T>::digits / 2 + 1;
+  T a_high = without_last(a, half), b_high = without_last(b, half);
+  return (a_high * b_high - y) + (a_high * (b - b_high) + (a - a_high) * b);
+#endif
+}
 // c[0] + c[1] x + c[2] x^2 + ...
 template <class T> EG_MATH T poly(T, double c) { return T(c); }
 template <class T, class... C> EG_MATH T poly(T x, double c, C... rest) {
-  return T(c) + x * poly(x, rest...);
+  return fma(x, poly(x, rest...), T(c));
 }
 
 // Added to a small number, 3 * 2^(digits - 1) leaves no place for a fraction: the sum's
@@ -150,10 +173,10 @@ EG_MATH double exp_tail(double r) {
 }
 // x = n log(2) + r for an integer n and the least |r|
 template <class T> EG_MATH T reduced(T x, T& n) {
-  n = nearest(x * T(log2e));
-  return (x - n * Format<T>::ln2) - n * Format<T>::ln2_lo;
+  n = fma(x, T(log2e), shifter<T>) - shifter<T>;
+  return fma(-n, Format<T>::ln2_lo, fma(-n, Format<T>::ln2, x));
 }
-template <class T> EG_MATH T expm1_reduced(T r) { return r + r * r * exp_tail(r); }
+template <class T> EG_MATH T expm1_reduced(T r) { return fma(r * r, exp_tail(r), r); }
 // exp(x) 2^shift for a clamped x; exp_normal(x) where 2^n is a normal number
 template <class T> EG_MATH T exp_shifted(T x, T shift) {
   T n, r = reduced(x, n);
@@ -181,7 +204,7 @@ template <class T> EG_MATH T significand(T x, T& k) {
 EG_MATH float log_rest(float f) {
   float p = poly(f, 0.333333164, -0.250007749, 0.200023279, -0.166256309, 0.141804025,
     -0.131184667, 0.128857419, -0.0789218917);
-  return f * f * (f * p - 0.5f);
+  return f * f * fma(f, p, -0.5f);
 }
 EG_MATH double log_rest(double f) {
   double s = f / (2 + f), z = s * s, half = 0.5 * f * f;
@@ -293,6 +316,35 @@ EG_MATH double erfc_factor(double x) {
     6.038143598514582e-07, 4.834331510846125e-09, -9.558218595361458e-08,
     -8.377826477908059e-09, 1.1169760090910297e-08, 2.71612795060287e-09);
 }
+// log(1 + x) / x - 1 for 0 <= x <= 1, in t = x - 1 / 2
+EG_MATH float log1p_factor(float t) {
+  return poly(t, -0.18906978, -0.28852711, 0.132609002, -0.0676877023, 0.0366355156,
+    -0.0205702575, 0.0115758745, -0.00675006519, 0.00525390622, -0.00324381945);
+}
+EG_MATH double log1p_factor(double t) {
+  return poly(t, -0.18906978378367123, -0.28852709909932389, 0.13260975375420291,
+    -0.067688643310966466, 0.036611854523156883, -0.020548811918967193,
+    0.011833792109709617, -0.0069453949799178462, 0.0041361791206806208,
+    -0.002491841109014766, 0.0015153828387962826, -0.0009288583039145674,
+    0.00057306528310843427, -0.00035481508348087275, 0.00022107504081334235,
+    -0.0001421198312880474, 8.9730744757854566e-5, -4.4788748701037029e-5,
+    2.7527706876551217e-5, -3.8395859851415811e-5, 2.5039528282225264e-5);
+}
+// (1 + 0.3 x) exp(x^2 / 2) normcdf(-x) for x >= 0, in t = 1 / (1 + 0.3 x) - 1 / 2
+EG_MATH float normcdf_factor(float t) {
+  return poly(t, 0.221970613, 0.329158971, 0.34619884, 0.222082694, 0.0290565069,
+    -0.0775518151, -0.0364601785, 0.0359176264, 0.0196299146, -0.0206233694);
+}
+EG_MATH double normcdf_factor(double t) {
+  return poly(t, 0.22197061383443279, 0.32915896817232569, 0.34619854967384719,
+    0.22208292378973771, 0.029074172728018855, -0.077564689531971121,
+    -0.0368411210441845, 0.036305525061735706, 0.023075819763922687,
+    -0.025470123984812561, -0.01139259029661818, 0.021977525225548224,
+    0.0010016717021319552, -0.018428296874523829, 0.0084964746579076374,
+    0.011578657169020459, -0.015187417372795231, -0.001125254148376666,
+    0.015868119448737743, -0.0087916530759459945, -0.0097309259880712805,
+    0.010988735289714706, 0.0022654305023109858, -0.0046496048095074909);
+}
 template <class T> EG_MATH T exp(T x) {  // 1.1 ulp
   x = at_least(Format<T>::underflow, at_most(Format<T>::overflow, x));
   return exp_shifted(x, T(0));
@@ -329,6 +381,11 @@ template <class T> EG_MATH T log1p(T x) {  // 1.6 ulp
   T y = log_sum<T>(k, f, Format<T>::ln2, Format<T>::ln2_lo, 1, 0);
   y = x == T(0) ? x : y;
   return x > T(-1) ? (x < inf<T> ? y : x) : (x == T(-1) ? -inf<T> : nan<T>);
+}
+
+// log1p(x) for 0 <= x <= 1, which takes half of the time
+template <class T> EG_MATH T log1p_share(T x) {  // 1.5 ulp
+  return fma(x, log1p_factor(x - T(0.5)), x);
 }
 
 template <class T> EG_MATH T sinh(T x) {  // 1.7 ulp
@@ -387,6 +444,16 @@ template <class T> EG_MATH T erfc(T x) {  // 1.7 ulp
   return a < T(0.5) ? near : (x < T(0) ? T(2) - y : y);
 }
 
+// the normal distribution function: exp of the rounded -x^2 / 2, which a formula with
+// the density shares, times exp of what rounding took from it
+template <class T> EG_MATH T normcdf(T x) {  // 6 ulp
+  T a = fabs(x), half = T(-0.5) * x, square = half * x, e = exp(square);
+  T rest = a < Format<T>::normcdf_is_zero ? product_rest(half, x, square) : T(0);
+  T t = T(1) / fma(T(0.3), a, T(1));
+  T tail = fma(e, rest, e) * (t * normcdf_factor(t - T(0.5)));
+  return x > T(0) ? T(1) - tail : tail;
+}
+
 // y log2(x), up to 150, multiplies the logarithm's error: hence double
 EG_MATH float pow(float x, float y) {  // 0.6 ulp
   float a = fabs(x), z = float(exp2(double(y) * log2(double(a))));
@@ -404,6 +471,7 @@ EG_MATH double pow(double x, double y) { return std::pow(x, y); }
 EG_VECTORISED(EG_USING)
 EG_SCALAR(EG_USING)
 EG_USING(cbrt)
+EG_OWN(EG_USING)
 EG_USING(copysign)
 EG_USING(pow)
 EG_USING(atan2)
@@ -417,8 +485,8 @@ template <class T> EG_MATH T abs(T x) { return fabs(x); }
 template <class T> EG_MATH T sign(T x) {
   return x != x ? x : T((x > T(0)) - (x < T(0)));
 }
-// nan where either is, as in NumPy
-template <class T> EG_MATH T maximum(T a, T b) { return a > b || a != a ? a : b; }
-template <class T> EG_MATH T minimum(T a, T b) { return a < b || a != a ? a : b; }
+// nan where either is, as in NumPy; a || would be a branch to GCC 12, in long formulas
+template <class T> EG_MATH T maximum(T a, T b) { return a > b ? a : a != a ? a : b; }
+template <class T> EG_MATH T minimum(T a, T b) { return a < b ? a : a != a ? a : b; }
 
 }  // namespace eg

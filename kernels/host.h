@@ -57,7 +57,7 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
 }
 
 template <class F, class T, int... I, int... O>
-inline void block(char* const* a, const Index* step, Index start, Index n,
+[[gnu::noinline]] void block(char* const* a, const Index* step, Index start, Index n,
                   std::integer_sequence<int, I...>, std::integer_sequence<int, O...>) {
   using W = wide<T>;
   constexpr int N = sizeof...(I), M = sizeof...(O);
@@ -100,6 +100,22 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
 }
 
 // ------------------------------------------------------------------------------- rows
+
+// A kernel's OPERANDS, counted without ">".
+template <class F> struct Letters {
+  static constexpr int INPUTS = inputs(F::OPERANDS);
+  static constexpr int TOTAL = length(F::OPERANDS) - 1;
+  static constexpr char letter(int k) { return eg::letter(F::OPERANDS, k); }
+  // how many axes the operands before k have: so many steps within them come first
+  static constexpr int axes(int k) {
+    int count = 0;
+    for (int j = 0; j < k; ++j) {
+      const char c = letter(j);
+      count += c == 't' ? 2 : c == 'n' || c == 'm' || c == 'c';
+    }
+    return count;
+  }
+};
 
 // One operand of one row: KIND is its letter in OPERANDS.
 template <class T, char KIND, bool INPUT> struct Operand;
@@ -150,40 +166,109 @@ template <class T> struct Operand<T, 'i', true> {
   long long argument() { return x; }
 };
 
-// One row.  steps: those between rows, then those within one.
-template <class F, class T, int... K>
-inline void row(char* const* a, const Index* step, Index i, Index n, wide<T>* buffer,
-                std::integer_sequence<int, K...>) {
-  constexpr int INPUTS = inputs(F::OPERANDS);
-  constexpr auto before = [](int k) {  // rows among the operands before k
-    int count = 0;
-    for (int j = 0; j < k; ++j) count += letter(F::OPERANDS, j) == 'n';
-    return count;
+// What differs in where it lies, or in being of the wide type.
+#define EG_OPERAND(letter, T, like)                                             \
+  template <class N, bool INPUT>                                                \
+  struct Operand<N, letter, INPUT> : Operand<T, like, INPUT> {                  \
+    using Operand<T, like, INPUT>::Operand;                                     \
   };
-  const Index* within = step + sizeof...(K);
-  std::tuple<Operand<T, letter(F::OPERANDS, K), (K < INPUTS)>...> operands{
-      Operand<T, letter(F::OPERANDS, K), (K < INPUTS)>(
-          a[K] + i * step[K], within[before(K)], n, buffer + before(K) * n)...};
+EG_OPERAND('t', N, 'n')
+EG_OPERAND('c', wide<N>, 'n')
+EG_OPERAND('w', wide<N>, 's')
+EG_OPERAND('m', wide<N>, 's')
+#undef EG_OPERAND
+
+// Row i.  down: the steps of the operands from one row to the next; along: within one.
+template <class F, class T, int... K>
+inline void row(char* const* a, const Index* down, const Index* along, Index i, Index n,
+                wide<T>* buffer, std::integer_sequence<int, K...>) {
+  using L = Letters<F>;
+  std::tuple<Operand<T, L::letter(K), (K < L::INPUTS)>...> operands{
+      Operand<T, L::letter(K), (K < L::INPUTS)>(a[K] + i * down[K], along[K], n,
+                                                buffer + K * n)...};
   F().template operator()<wide<T>>(HostLane(), n, std::get<K>(operands).argument()...);
 }
 
 template <class F, class T>
 void rows(char** a, const Index* count, const Index* step, void*) {
-  constexpr int TOTAL = length(F::OPERANDS) - 1;
+  using L = Letters<F>;
   const Index m = count[0], n = count[1];
-  const auto over = [&](Index start, Index end) {
+  Index along[L::TOTAL];
+  for (int k = 0; k < L::TOTAL; ++k)
+    along[k] = L::letter(k) == 'n' ? step[L::TOTAL + L::axes(k)] : 0;
+  const auto some = [&](Index from, Index to) {
     // for the rows that are not contiguous, or of a half type
-    const std::unique_ptr<wide<T>[]> buffer(new wide<T>[TOTAL * n]);
-    for (Index i = start; i < end; ++i)
-      row<F, T>(a, step, i, n, buffer.get(), std::make_integer_sequence<int, TOTAL>());
+    const std::unique_ptr<wide<T>[]> buffer(new wide<T>[L::TOTAL * n]);
+    for (Index i = from; i < to; ++i)
+      row<F, T>(a, step, along, i, n, buffer.get(),
+                std::make_integer_sequence<int, L::TOTAL>());
   };
   if (m == 1 || m * n < PARALLEL) {
-    over(0, m);
+    some(0, m);
   } else {
-    const Index chunk = (PARALLEL / 8 + n - 1) / n;  // rows at a time
+    const Index height = n < 16 * BLOCK ? 16 * BLOCK / (n + 1) + 1 : 1;
 #pragma omp parallel for schedule(static)
-    for (Index start = 0; start < m; start += chunk)
-      over(start, start + chunk < m ? start + chunk : m);
+    for (Index from = 0; from < m; from += height)
+      some(from, from + height < m ? from + height : m);
+  }
+  forget_flags();
+}
+
+// ---------------------------------------------------------------------------- columns
+
+// Rows that are added one after the other: so the sum of m rows has the rounding of at
+// most HEIGHT + log2(m / HEIGHT) additions, in an order that m alone decides.
+constexpr Index HEIGHT = 32;
+
+constexpr int first_sum(const char* text) {
+  return *text == 'c' ? -1 : 1 + first_sum(text + 1);
+}
+
+template <class F, class T>
+void columns(char** a, const Index* count, const Index* step, void*) {
+  using W = wide<T>;
+  using L = Letters<F>;
+  constexpr int FIRST = first_sum(F::OPERANDS), SUMS = L::TOTAL - FIRST;
+  const Index m = count[1], n = count[2], size = SUMS * n;
+  const Index tiles = m > HEIGHT ? (m - 1) / HEIGHT + 1 : 1;
+  const std::unique_ptr<W[]> sums(new W[tiles * size]);
+  Index down[L::TOTAL], along[L::TOTAL];
+  for (int k = 0; k < L::TOTAL; ++k) {
+    const Index* within = step + L::TOTAL + L::axes(k);
+    const char letter = L::letter(k);
+    down[k] = letter == 't' || letter == 'm' ? within[0] : 0;
+    along[k] = letter == 't' ? within[1] : letter == 'c' ? sizeof(W) : within[0];
+  }
+  const auto tile = [&](Index k, Index t) {
+    const std::unique_ptr<W[]> buffer(new W[L::TOTAL * n]);
+    W* const own = sums.get() + t * size;
+    for (Index j = 0; j < size; ++j) own[j] = 0;
+    char* at[L::TOTAL];
+    for (int j = 0; j < L::TOTAL; ++j)
+      at[j] = j < FIRST ? a[j] + k * step[j]
+                        : reinterpret_cast<char*>(own + (j - FIRST) * n);
+    const Index end = (t + 1) * HEIGHT < m ? (t + 1) * HEIGHT : m;
+    for (Index i = t * HEIGHT; i < end; ++i)
+      row<F, T>(at, down, along, i, n, buffer.get(),
+                std::make_integer_sequence<int, L::TOTAL>());
+  };
+  for (Index k = 0; k < count[0]; ++k) {
+    if (m * n < PARALLEL) {
+      for (Index t = 0; t < tiles; ++t) tile(k, t);
+    } else {
+#pragma omp parallel for schedule(static)
+      for (Index t = 0; t < tiles; ++t) tile(k, t);
+    }
+    for (Index apart = 1; apart < tiles; apart *= 2)
+      for (Index t = 0; t + apart < tiles; t += 2 * apart)
+        for (Index j = 0; j < size; ++j)
+          sums[t * size + j] += sums[(t + apart) * size + j];
+    for (int r = FIRST; r < L::TOTAL; ++r) {
+      char* const to = a[r] + k * step[r];
+      const Index apart = step[L::TOTAL + L::axes(r)];
+      const W* const y = sums.get() + (r - FIRST) * n;
+      for (Index j = 0; j < n; ++j) *reinterpret_cast<T*>(to + j * apart) = T(y[j]);
+    }
   }
   forget_flags();
 }
@@ -258,4 +343,5 @@ void arrays(char** a, const Index* count, const Index*, void*) {
 
 #define EG_ELEMENTWISE(name, arity) EG_EXPORT(eg::elementwise<eg::name, T, arity>)
 #define EG_ROWS(name) EG_EXPORT(eg::rows<eg::name, T>)
+#define EG_COLUMNS(name) EG_EXPORT(eg::columns<eg::name, T>)
 #define EG_ARRAYS(name) EG_EXPORT(eg::arrays<eg::name, T>)

@@ -14,7 +14,7 @@ namespace eg {
 
 struct HostLane {
   // Partial results that a compiler keeps in vector registers.
-  static constexpr int WIDTH = 32;
+  static constexpr int WIDTH = 64;
 
   // f(i) for each element.
   template <class F> inline void each(Index n, F f) const {

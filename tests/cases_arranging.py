@@ -72,9 +72,13 @@ ROWS = {
     "pool_scatter": [((draw((1, 2, 3)),), integers((1, 2, 3), 3), LINE, (1, 2, 5))],
     "pool_gather": [((draw((1, 2, 5)),), integers((1, 2, 3), 3), LINE)],
     "normalize": [
-        ((draw((3, 4)),), (1,), 1e-3, True),
-        ((draw((3, 4)),), (1,), 1e-3, False),
-        ((draw((2, 3, 2)),), (0, 2), 0.1, True),
+        ((draw((3, 4)),), (1,), 1e-3, True, None),
+        ((draw((3, 4)),), (1,), 1e-3, False, None),
+        ((draw((2, 3, 2)),), (0, 2), 0.1, True, None),
+    ],
+    "layer_norm": [
+        ((draw((3, 4)), draw((4,)), draw((4,))), 0.1, True),
+        ((draw((2, 3, 4)), draw((4,)), draw((4,))), 0.1, False),
     ],
     "inverse_deviation": [
         ((draw((3, 4)),), (1,), 0.1, True, None),
@@ -149,7 +153,7 @@ def _pool_gather(x, winner, window):
     return np.take_along_axis(_windows(x, window, 0), winner[..., None], -1)[..., 0]
 
 
-def _normalize(x, axes, eps, centred):
+def _normalize(x, axes, eps, centred, known=None):
     d = x - x.mean(axes, keepdims=True) if centred else x
     return d / np.sqrt((d * d).mean(axes, keepdims=True) + eps)
 
@@ -178,6 +182,9 @@ REFERENCES = {
         lambda x: _pool_gather(x, winner, window), g, shape
     ),
     "normalize": _normalize,
+    "layer_norm": lambda x, gamma, beta, eps, centred: (
+        _normalize(x, -1, eps, centred) * gamma + beta
+    ),
     "inverse_deviation": _inverse_deviation,
     "sigmoid_loss": lambda a, b: (1 - b) * np.logaddexp(0, a) + b * np.logaddexp(0, -a),
     "dropout": _dropout,

@@ -236,6 +236,7 @@ ROWS = {
         (pair((2,)), 0),
     ],
     "stack": [(pair((2, 3), (2, 3)), 0), (pair((2,), (2,), (2,)), -1), (pair(()), 0)],
+    "column_sum": [((draw((3, 4)),),), ((draw((40, 3)),),)],
     **dict.fromkeys(("sum", "mean", "max", "min", "logsumexp"), _reduction()),
     **dict.fromkeys(("any", "all"), _reduction()),
     **dict.fromkeys(("argmax", "argmin"), _position()),

@@ -1,4 +1,4 @@
-"""bench/ops.py times every op of the registry; here it need only run."""
+"""The benches of ops and of kernels; here they need only run."""
 
 import json
 import sys
@@ -7,9 +7,11 @@ import gpu
 import op_rows
 import ops
 import pytest
+import sizes
 import standin
 import timing
 
+import kernels
 from eagergrad import host_kernels
 from eagergrad.primitive import OPS
 
@@ -35,12 +37,32 @@ def test_rows_have_their_size_and_the_op_agrees_with_its_array_function(size):
     assert wrong == {}
 
 
-def run(monkeypatch, *arguments):
+def run(monkeypatch, *arguments, script=ops):
     """Run the script; return its exit code."""
-    monkeypatch.setattr(sys, "argv", [ops.__file__, *arguments])
+    monkeypatch.setattr(sys, "argv", [script.__file__, *arguments])
     with pytest.raises(SystemExit) as ended:
-        ops.main()
+        script.main()
     return ended.value.code
+
+
+def test_kernels_are_called_as_gradients_call_them(monkeypatch):
+    monkeypatch.setenv("EAGERGRAD_HOST_KERNELS", "auto")
+    for name, case in sizes.cases("auto").items():
+        if name.endswith(" 2"):
+            case.make()()
+
+
+def test_the_geometric_mean_of_claims():
+    claims = [timing.Claim(case, "a", "/", "b", "<= 1") for case in "xy"]
+    mean = timing.Mean(tuple(claims))
+    measured = {"x": {"a": [{"best": 8.0}], "b": [{"best": 1.0}]}}
+    assert mean.of(measured) is None
+    measured["y"] = {"a": [{"best": 1.0}], "b": [{"best": 2.0}]}
+    assert mean.of(measured) == pytest.approx(2.0)
+    assert [timing.holds(claim.goal, claim.of(measured)) for claim in claims] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.slow
@@ -101,3 +123,14 @@ def test_bytes_that_kernels_move():
             "adam": 7 * 4 * 2048,
         }.items():
             assert gpu.operands(name, 2048, device)[1] == moved
+
+
+@pytest.mark.slow
+def test_the_tables_of_kernels(monkeypatch, capsys):
+    fast = ["--rounds", "1", "--seconds", "0.001"]
+    only = ["--cases", "softplus", "--sides", "eagergrad"]
+    assert not run(monkeypatch, *fast, *only, script=kernels)
+    assert "softplus" in (printed := capsys.readouterr().out)
+    assert not run(monkeypatch, *fast, "--only", "layer_norm", script=sizes)
+    assert "layer_norm rule" in (table := capsys.readouterr().out)
+    assert max(map(len, (printed + table).splitlines())) <= 80

@@ -14,9 +14,9 @@ from eagergrad.kernels import folder
 
 HEADER = (folder() / "functions.h").read_text()
 LISTS = dict(re.findall(r"#define (EG_\w+)\(F\)((?:.*\\\n)*.*)", HEADER))
-INSTRUCTIONS, VECTORISED, SCALAR = (
+INSTRUCTIONS, VECTORISED, OWN, SCALAR = (
     re.findall(r"F\((\w+)\)", LISTS[f"EG_{name}"])
-    for name in ("INSTRUCTIONS", "VECTORISED", "SCALAR")
+    for name in ("INSTRUCTIONS", "VECTORISED", "OWN", "SCALAR")
 )
 # the bound that the header states beside each function
 ULP = {name: float(u) for name, u in re.findall(r"(\w+)\(.*\) {  // (.*) ulp", HEADER)}
@@ -25,15 +25,20 @@ NARROW = {"float": np.float32, "double": np.float64}
 
 PROGRAM = """
 #include "functions.h"
+namespace exact {
+using namespace std;
+template <class T> T log1p_share(T x) { return std::log1p(x); }
+template <class T> T normcdf(T x) { return std::erfc(-x * std::sqrt(T(0.5))) / 2; }
+}
 #define LOOP(name, T, Wide)                                                         \\
   extern "C" void name##_##T(const T* x, T* y, long n) {                            \\
     for (long i = 0; i < n; ++i) y[i] = eg::name(x[i]);                             \\
   }                                                                                 \\
   extern "C" void name##_##T##_wide(const T* x, Wide* y, long n) {                  \\
-    for (long i = 0; i < n; ++i) y[i] = std::name(static_cast<Wide>(x[i]));         \\
+    for (long i = 0; i < n; ++i) y[i] = exact::name(static_cast<Wide>(x[i]));       \\
   }
 #define BOTH(name) LOOP(name, float, double) LOOP(name, double, long double)
-EG_VECTORISED(BOTH) EG_SCALAR(BOTH)
+EG_VECTORISED(BOTH) EG_OWN(BOTH) EG_SCALAR(BOTH)
 #define PAIRS(name, T, call)                                                        \\
   extern "C" void name##_##T(const T* a, const T* b, T* y, long n) {                \\
     for (long i = 0; i < n; ++i) y[i] = call(a[i], b[i]);                           \\
@@ -128,21 +133,23 @@ def ulps(y, exact):
 
 def test_formulas_know_what_is_vectorised():
     others = {"copysign", "maximum", "minimum", "abs", "sign"}
-    assert {*INSTRUCTIONS, *VECTORISED, *others} == formulas.VECTORISED
+    assert {*INSTRUCTIONS, *VECTORISED, *OWN, *others} == formulas.VECTORISED
     assert {*SCALAR, "cbrt", "pow", "atan2", "hypot", "fmod"} == formulas.SCALAR
 
 
 def test_every_function_states_its_error():
-    assert set(ULP) == {*VECTORISED, "pow"} - set(INSTRUCTIONS)
-    assert max(ULP.values()) <= 2
+    assert set(ULP) == {*VECTORISED, *OWN, "pow"} - set(INSTRUCTIONS)
+    assert max(ULP.values()) <= 6
 
 
 @pytest.mark.parametrize("T", ["float", "double"])
-@pytest.mark.parametrize("name", [*VECTORISED, *SCALAR])
+@pytest.mark.parametrize("name", [*VECTORISED, *OWN, *SCALAR])
 def test_error_is_as_stated(library, name, T):
     if T == "double" and np.finfo(np.longdouble).nmant < 63:
         pytest.skip("long double is not wider than double here")
     x = points(NARROW[T], 2**18 if T == "float" else 2**14)
+    if name == "log1p_share":
+        x = x[(x <= 1) & ~np.signbit(x)]
     y = call(library, f"{name}_{T}", x)
     exact = call(library, f"{name}_{T}_wide", x, dtype=WIDER[T])
     error = ulps(y, exact)

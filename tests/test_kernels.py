@@ -287,6 +287,35 @@ def test_rows_of_every_length_and_layout():
 
 
 @hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_columns_of_every_height_and_layout(dtype):
+    kernel = host_kernels.find("column_sum")
+    rng = np.random.default_rng(0)
+    for m in (0, 1, 31, 32, 33, 64, 65, 1000):
+        x = rng.normal(size=(m, 7)).astype(dtype)
+        exact = x.astype("longdouble").sum(0)
+        for given in (x, x.T.copy().T, np.repeat(x, 2, 1)[:, ::2], x[::-1][::-1]):
+            got = kernel(given)
+            assert got.dtype == dtype
+            eps = np.finfo(dtype).eps
+            np.testing.assert_allclose(got, exact, 2 * eps, 2 * eps * m**0.5)
+    assert kernel(np.empty((3, 0), dtype)).shape == (0,)
+    big = rng.normal(size=(1000, 300)).astype(dtype)  # on several threads
+    np.testing.assert_array_equal(kernel(big)[:7], kernel(big[:, :7]))
+    np.testing.assert_array_equal(
+        kernel(np.stack([big, -big])), np.stack([kernel(big), -kernel(big)])
+    )
+
+
+@hosted
+def test_float16_is_computed_and_kept_in_float32():
+    x = np.array([[60000.0, -60000.0, 30000.0]], "float16")
+    _, *kept = host_kernels.find("layer_norm")(x, x, x, 1e-5, 1.0)
+    assert [part.dtype for part in kept] == ["float32"] * 3
+    np.testing.assert_allclose(kept[2], 1 / x.astype("f8").std(), 1e-6)
+
+
+@hosted
 def test_kernels_leave_no_warning_behind():
     x = np.array([1000.0, -1000.0, np.inf, np.nan], np.float32)
     with np.errstate(all="raise"):

@@ -4,17 +4,29 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
+from eagergrad.device import NUMPY
+from eagergrad.primitive import forget
 from eagergrad.testing import check_grads
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(3, 4, 5))
 
 
+@pytest.fixture(params=["kernels", "composed"])
+def form(request, monkeypatch):
+    """With kernels, where there is a compiler, and without."""
+    with monkeypatch.context() as patch:
+        patch.setattr(NUMPY, "fused", request.param == "kernels")
+        forget()
+        yield
+    forget()
+
+
 def standard(x, axes, eps):
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
 
-def test_layer_norm():
+def test_layer_norm(form):
     gamma, beta = RNG.normal(size=5), RNG.normal(size=5)
     y = eg.layer_norm(X, gamma, beta, eps=0.1)
     np.testing.assert_allclose(y.numpy(), standard(X, 2, 0.1) * gamma + beta, 1e-12)
@@ -41,7 +53,7 @@ def test_batch_norm():
     )
 
 
-def test_the_other_norms():
+def test_the_other_norms(form):
     x, gamma = RNG.normal(size=(2, 4, 3, 2)), RNG.normal(size=4)
     parts = x.reshape(2, 2, -1)
     np.testing.assert_allclose(
@@ -59,7 +71,7 @@ def test_the_other_norms():
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e25, 2e38])
-def test_float32_near_the_end_of_its_range(scale):
+def test_float32_near_the_end_of_its_range(scale, form):
     x = (scale * np.array([[1.0, -1.0, 0.5, 0.0]])).astype("float32")
     expected = standard(x.astype("float64"), 1, 0.0)
     np.testing.assert_allclose(eg.layer_norm(x, eps=0.0).numpy(), expected, 1e-5)
@@ -67,7 +79,7 @@ def test_float32_near_the_end_of_its_range(scale):
     np.testing.assert_allclose(eg.rms_norm(x, eps=0.0).numpy(), rms, 1e-5)
 
 
-def test_a_constant_row_and_half_types():
+def test_a_constant_row_and_half_types(form):
     x = np.full((2, 7), 1234.1, "float32")
     (dx,) = eg.gradients_function(lambda x: eg.sum(eg.layer_norm(x) * x))(x)
     assert np.isfinite(dx.numpy()).all()
@@ -77,6 +89,39 @@ def test_a_constant_row_and_half_types():
     assert eg.layer_norm(half).dtype == "float16"
     assert eg.layer_norm(np.ones((0, 3))).shape == (0, 3)
     assert eg.batch_norm(np.ones((0, 3))).shape == (0, 3)
+
+
+def test_a_small_deviation_beside_a_large_mean(form):
+    noise, g = RNG.normal(size=(2, 3, 100))
+    x = (1e4 + 0.01 * noise).astype("float32")
+    gamma = RNG.normal(size=100).astype("float32")
+
+    def value_and_gradients(dtype):
+        given = [v.astype(dtype) for v in (x, gamma)]
+        f = eg.value_and_gradients_function(
+            lambda x, gamma: eg.sum(eg.layer_norm(x, gamma, eps=0.0) * g.astype(dtype))
+        )
+        value, gradients = f(*given)
+        return [value.numpy(), *[dx.numpy() for dx in gradients]]
+
+    exact = value_and_gradients("float64")
+    for got, expected in zip(value_and_gradients("float32"), exact, strict=True):
+        assert got.dtype == "float32"
+        error = abs(got - expected).max() / abs(expected).max()
+        assert error < 1e-5
+
+
+def test_norm_of_mixed_dtypes(form):
+    x, gamma = X.astype("float16"), RNG.normal(size=5).astype("float32")
+    beta = gamma.astype("float16")
+    xs = [eg.tensor(v) for v in (x, gamma, beta)]
+    with eg.GradientTape() as tape:
+        tape.watch(xs)
+        y = eg.layer_norm(*xs)
+    assert y.dtype == "float32"
+    gradients = tape.gradient(y, xs)
+    assert [g.dtype for g in gradients] == ["float16", "float32", "float16"]
+    np.testing.assert_allclose(gradients[2].numpy(), np.full(5, 12.0))
 
 
 def test_dropout():

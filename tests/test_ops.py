@@ -76,6 +76,7 @@ REFERENCES = {
     "sigmoid": _sigmoid,
     "sigmoid_slope": lambda x: _sigmoid(x) * _sigmoid(-x),
     "softplus": lambda x: np.logaddexp(x, 0),
+    "column_sum": lambda x: x.sum(0),
     "relu": lambda x: np.maximum(x, 0),
     "gate": lambda g, y: np.where(y > 0, g, 0),
     "identity": lambda x: x,

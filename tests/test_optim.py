@@ -104,6 +104,22 @@ def test_large_variables_are_updated_in_blocks(monkeypatch):
     assert whole.tolist() == blocks.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("make", [lambda: SGD(0.1), lambda: SGD(0.1, 0.9), Adam, AdamW])
+def test_large_variables_are_updated_as_small_ones_are(make, dtype, monkeypatch):
+    gradients = [np.linspace(-1, 1, n, dtype=dtype) for n in (1, 40, 7)]
+    found = []
+    for large in (2**14, 1):
+        monkeypatch.setattr(eg.optim, "_LARGE", large)
+        optimizer = make()
+        variables = [eg.Variable(g + 1) for g in gradients]
+        for _ in range(3):
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        found.append([w.tolist() for w in variables])
+        assert {w.dtype for w in variables} == {np.dtype(dtype)}
+    assert found[0] == found[1]
+
+
 def test_pairs_as_implicit_gradients_returns_them():
     w, b = eg.Variable([[1.0, 2.0]]), eg.Variable(3.0)
     step = eg.implicit_value_and_gradients(lambda: eg.sum(w * w) + b * b)

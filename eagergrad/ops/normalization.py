@@ -9,35 +9,44 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import primitive
+from ..primitive import fuse, primitive
 from .elementwise import sqrt
-from .reductions import _floating, _mean, is_half
+from .reductions import _floating, _mean, is_half, unbroadcast
 from .shapes import _axis, reshape
 
 Axes = tuple[int, ...]
 
 
 @primitive(keeps=True)
-def _normalize(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
-    wide = x.astype(np.float32) if is_half(x) else x
-    y, inverse = _scaled(xp, wide, axes, eps, centred)
-    return y.astype(x.dtype, copy=False), inverse
+def _normalize(
+    xp: Any, x: Any, axes: Axes, eps: float, centred: bool, known: Any
+) -> Any:
+    """(x - mean) / sqrt(var + eps), by what is known of it or else from the start."""
+    if known is None:
+        y, *parts = _parts(xp, x, axes, eps, centred)
+        return y.astype(x.dtype, copy=False), tuple(parts)
+    centre, shift, inverse = known
+    return (((x - centre) - shift) * inverse).astype(x.dtype, copy=False), known
 
 
-def _scaled(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
-    """(x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps).
+def _parts(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
+    """(x - mean) / sqrt(var + eps), the mean in two parts, and 1 / sqrt(var + eps).
 
-    The mean of what is left after the mean is taken off once: the rounding of the
-    first, which a small deviation beside a large mean would feel.  Squares beyond the
-    range are taken of scaled values.
+    The second part is the mean of what is left after the first is taken off: its
+    rounding, which a small deviation beside a large mean would feel.  Squares beyond
+    the range are taken of scaled values.  Half types become float32.
     """
+    x = x.astype(np.float32) if is_half(x) else x
     count = math.prod(x.shape[i] for i in axes)
+    centre = shift = xp.zeros(_kept(x.shape, axes), x.dtype)
     if not count or not x.size:
-        return x.copy(), xp.ones(tuple(_kept(x.shape, axes)), x.dtype)
+        return x.copy(), centre, shift, centre + 1
     if centred:
         # of shares, since the sum may be beyond the range
-        x = x - (x / count).sum(axis=axes, keepdims=True)
-        x -= x.mean(axis=axes, keepdims=True)
+        centre = (x / count).sum(axis=axes, keepdims=True)
+        x = x - centre
+        shift = x.mean(axis=axes, keepdims=True)
+        x -= shift
     y = x
     square = (y * y).mean(axis=axes, keepdims=True)
     if x.dtype.kind == "f":
@@ -50,13 +59,13 @@ def _scaled(xp: Any, x: Any, axes: Axes, eps: float, centred: bool) -> Any:
             y = x / unit
             square = (y * y).mean(axis=axes, keepdims=True)
         inverse = 1 / xp.sqrt(square + eps / unit / unit)
-        return y * inverse, inverse / unit
+        return y * inverse, centre, shift, inverse / unit
     inverse = 1 / xp.sqrt(square + eps)
-    return y * inverse, inverse
+    return y * inverse, centre, shift, inverse
 
 
-def _kept(shape: Sequence[int], axes: Axes) -> Sequence[int]:
-    return [1 if i in axes else n for i, n in enumerate(shape)]
+def _kept(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
 @_normalize.vjp
@@ -75,9 +84,8 @@ def _inverse_deviation(
 ) -> Any:
     """1 / sqrt(var + eps), or what is known of it."""
     if known is None:
-        wide = x.astype(np.float32) if is_half(x) else x
-        known = _scaled(xp, wide, axes, eps, centred)[1]
-    return known.astype(x.dtype, copy=False)
+        known = _parts(xp, x, axes, eps, centred)[1:]
+    return known[-1].astype(x.dtype, copy=False)
 
 
 @_inverse_deviation.vjp
@@ -86,7 +94,90 @@ def _inverse_deviation_rule(
 ) -> Any:
     # d var = 2 (x - mean) dx / n, and (x - mean) is normalize(x) / y
     count = math.prod([x.shape[i] for i in axes])
-    return _normalize(x, axes, eps, centred) * (-g * y * y / count)
+    return _normalize(x, axes, eps, centred, None) * (-g * y * y / count)
+
+
+@primitive(arrays=3, keeps=True)
+def _layer_norm(
+    xp: Any, x: Any, gamma: Any, beta: Any, eps: float, centred: bool
+) -> Any:
+    """Rows of x, normalized, times gamma plus beta: rows too, or 1.0 and 0.0."""
+    y, *parts = _parts(xp, x, (x.ndim - 1,), eps, centred)
+    y = y.astype(x.dtype, copy=False)
+    y = y if type(gamma) is float else y * gamma
+    y = y if type(beta) is float else y + beta
+    return y, tuple([part.reshape(x.shape[:-1]) for part in parts])
+
+
+@_layer_norm.vjp
+def _layer_norm_rule(
+    g: Any, x: Any, gamma: Any, like: Any, eps: float, centred: bool, kept: Any
+) -> Any:
+    axes = (x.ndim - 1,)
+    known = tuple([part.reshape((*part.shape, 1)) for part in kept])
+    y = _normalize(x, axes, eps, centred, known)
+    slope = g if type(gamma) is float else g * gamma
+    dx = _normalize_rule(slope, x, y, axes, eps, centred, known)
+    # summed here: what the sweep sums is rounded to a half type before
+    row = x.shape[-1:]
+    return [
+        dx,
+        None if like[1] is None else unbroadcast(g * y, row),
+        None if like[2] is None else unbroadcast(g, row),
+    ]
+
+
+def _layer_norm_kernel(
+    rows: Any, x: Any, gamma: Any, beta: Any, eps: float, centred: bool
+) -> Any:
+    y, *parts = rows(x, _row(gamma, x), _row(beta, x), eps, float(centred))
+    return y, tuple(parts)
+
+
+def _layer_norm_vjp_kernel(
+    matrix: Any,
+    g: Any,
+    x: Any,
+    gamma: Any,
+    like: Any,
+    eps: float,
+    centred: bool,
+    kept: Any,
+) -> Any:
+    shape = math.prod(x.shape[:-1]), x.shape[-1]
+    parts = [part.reshape(-1) for part in kept]
+    dx, *sums = matrix(
+        g.reshape(shape), x.reshape(shape), _row(gamma, x), *parts, float(centred)
+    )
+    return [dx.reshape(x.shape), *sums]
+
+
+def _row(values: Any, x: Any) -> Any:
+    """Values for the last axis of x: those given, or a number as often."""
+    return np.full(x.shape[-1], values, x.dtype) if type(values) is float else values
+
+
+fuse(_layer_norm, _layer_norm_kernel, _layer_norm_vjp_kernel)
+
+
+def _rows(
+    name: str, x: Any, gamma: Any, beta: Any, axes: Axes, eps: float, centred: bool
+) -> Any:
+    """Normalize over axes and scale along them; as rows where they are the last."""
+    if axes[-1] - axes[0] != len(axes) - 1 or axes[-1] != x.ndim - 1:
+        y = _normalize(x, axes, eps, centred, None)
+        return _affine(name, y, gamma, beta, axes)
+    gamma = 1.0 if gamma is None else _checked(name, "gamma", gamma, x, axes)
+    beta = 0.0 if beta is None else _checked(name, "beta", beta, x, axes)
+    if len(axes) == 1:
+        return _layer_norm(x, gamma, beta, eps, centred)
+    shape = x.shape[: axes[0]]
+    flat = [
+        values if type(values) is float else reshape(values, (values.size,))
+        for values in (gamma, beta)
+    ]
+    rows = reshape(x, (*shape, math.prod(x.shape[axes[0] :])))
+    return reshape(_layer_norm(rows, *flat, eps, centred), x.shape)
 
 
 def layer_norm(
@@ -106,8 +197,7 @@ def layer_norm(
     """
     x = _floating(x, "layer_norm")
     axes = _axes("layer_norm", x, axis)
-    y = _normalize(x, axes, eps, True)
-    return _affine("layer_norm", y, gamma, beta, axes)
+    return _rows("layer_norm", x, gamma, beta, axes, eps, True)
 
 
 def rms_norm(
@@ -120,7 +210,7 @@ def rms_norm(
     """
     x = _floating(x, "rms_norm")
     axes = _axes("rms_norm", x, axis)
-    return _affine("rms_norm", _normalize(x, axes, eps, False), gamma, None, axes)
+    return _rows("rms_norm", x, gamma, None, axes, eps, False)
 
 
 def batch_norm(
@@ -150,7 +240,7 @@ def batch_norm(
         raise ShapeError(f"{name}: give both mean and variance, or neither")
     if mean is None:
         axes = tuple(i for i in range(x.ndim) if i != channel)
-        y = _normalize(x, axes, eps, True)
+        y = _normalize(x, axes, eps, True, None)
     else:
         centre = _matched(name, "mean", mean, x, (channel,))
         spread = _matched(name, "variance", variance, x, (channel,))
@@ -176,7 +266,7 @@ def group_norm(
         )
     lengths = (x.shape[1] // groups, *x.shape[2:])
     parts = reshape(x, (x.shape[0], groups, math.prod(lengths)))
-    y = reshape(_normalize(parts, (2,), eps, True), x.shape)
+    y = reshape(_layer_norm(parts, 1.0, 0.0, eps, True), x.shape)
     return _affine("group_norm", y, gamma, beta, (1,))
 
 
@@ -195,7 +285,7 @@ def instance_norm(
         raise ShapeError(
             f"instance_norm: expected (n, channels, *sizes), got {x.shape}"
         )
-    y = _normalize(x, tuple(range(2, x.ndim)), eps, True)
+    y = _rows("instance_norm", x, None, None, tuple(range(2, x.ndim)), eps, True)
     return _affine("instance_norm", y, gamma, beta, (1,))
 
 
@@ -215,10 +305,15 @@ def _affine(name: str, y: Any, gamma: Any, beta: Any, axes: Axes) -> Any:
 
 def _matched(name: str, what: str, values: Any, x: Any, axes: Axes) -> Any:
     """Values for some axes, in the shape that lies along those."""
+    values = _checked(name, what, values, x, axes)
+    return reshape(values, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+
+
+def _checked(name: str, what: str, values: Any, x: Any, axes: Axes) -> Any:
     values = _floating(values)
     lengths = tuple(x.shape[i] for i in axes)
     if values.shape != lengths:
         raise ShapeError(
             f"{name}: expected {what} of shape {lengths}, got {values.shape}"
         )
-    return reshape(values, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+    return values

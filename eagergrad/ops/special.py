@@ -30,7 +30,9 @@ from .reductions import _floating, is_half
 
 
 def _function(xp: Any, name: str) -> Any:
-    """SciPy's function, or the one of CuPy's copy of SciPy."""
+    """SciPy's function, or the one of CuPy's copy of SciPy, or a formula's."""
+    if hasattr(xp, "special"):
+        return getattr(xp.special, name)
     try:
         module = importlib.import_module(
             "scipy.special" if xp is np else "cupyx.scipy.special"

@@ -1,0 +1,41 @@
+// Algorithms on the rows of a matrix, with sums down its columns.
+//
+// OPERANDS are as in rows.h, but n is a row that all share; t is a row of the matrix, m
+// a number for each row, in the type that is computed in.  The last results are c: each
+// begins with zeros, and every row adds to it.
+#pragma once
+
+#include "lane.h"
+
+namespace eg {
+
+struct column_sum {
+  static constexpr char OPERANDS[] = "t>c";
+  template <class T, class Lane, class X, class Y>
+  EG_FN void operator()(const Lane& lane, Index n, X x, Y sum) const {
+    lane.each(n, [&](Index j) { sum[j] += T(x[j]); });
+  }
+};
+
+// The gradients of x, gamma and beta, by what layer_norm kept.
+struct layer_norm_vjp {
+  static constexpr char OPERANDS[] = "ttnmmmw>tcc";
+  template <class T, class Lane, class X, class D, class S>
+  EG_FN void operator()(const Lane& lane, Index n, X g, X x, X gamma, T centre, T shift,
+                        T inverse, T centred, D dx, S d_gamma, S d_beta) const {
+    const auto slope = [&](Index j) { return T(g[j]) * T(gamma[j]); };
+    const auto y = [&](Index j) { return ((T(x[j]) - centre) - shift) * inverse; };
+    const T dot =
+        lane.template sum<T>(n, [&](Index j) { return slope(j) * y(j); }) / T(n);
+    T mean = 0;
+    if (centred != T(0)) mean = lane.template sum<T>(n, slope) / T(n);
+    lane.each(n, [&](Index j) {
+      const T own = T(g[j]), away = y(j);
+      dx[j] = ((slope(j) - away * dot) - mean) * inverse;
+      d_gamma[j] += own * away;
+      d_beta[j] += own;
+    });
+  }
+};
+
+}  // namespace eg
