@@ -41,10 +41,12 @@ class Program:
         variables = [x for _, x in read]
         kept = _needed(trace.instructions, needed)
         self.instructions = fuse(kept, [*inputs, *variables], needed, exact)
-        plan = _Plan(self.instructions, inputs, variables, needed)
+        given = _given(self.instructions, results, [x for _, x in written])
+        plan = _Plan(self.instructions, inputs, variables, needed, given)
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
-        self.results = [plan.place(x) for x in results]
+        self._given = plan.given
+        self._out = [(i, plan.place(x)) for i, x in enumerate(results)]
         self.bytes_eager, self.bytes_planned = plan.bytes_eager, plan.bytes_planned
         self._labels = plan.labels(inputs, read)
         # Variables: the array the program reads, and the one it was last found with
@@ -63,7 +65,8 @@ class Program:
                 np.copyto(place, variable._data)
         for call in self.calls:
             call()
-        found = [x.copy() for x in self.results]
+        given = self._given
+        found = [given.pop(i) if i in given else x.copy() for i, x in self._out]
         if self._commits.rows:
             self._commits()
             for i, (variable, _) in enumerate(self._read):
@@ -144,6 +147,33 @@ def _needed(
     return kept[::-1]
 
 
+LARGE = 2**16  # bytes from which a result is not copied
+
+
+def _given(
+    instructions: Sequence[Instruction],
+    results: Sequence[Array],
+    written: Sequence[Array],
+) -> dict[int, int]:
+    """Instructions that make a large result and nothing else, with the result's place.
+
+    They are called without a place to write to, and what they return is handed out.
+    """
+    read = {id(x) for instruction in instructions for x in instruction.reads}
+    read |= {id(x) for x in written}
+    once = {id(x): i for i, x in enumerate(results) if x.nbytes >= LARGE}
+    return {
+        id(instruction): once[id(out)]
+        for instruction in instructions
+        if instruction.kind == "fresh" and isinstance(instruction.call, np.ufunc)
+        for out in instruction.outputs
+        if len(instruction.outputs) == 1
+        and id(out) in once
+        and id(out) not in read
+        and sum(x is out for x in results) == 1
+    }
+
+
 # ------------------------------------------------------------------------ the plan
 
 
@@ -156,7 +186,12 @@ class _Plan:
         inputs: Sequence[Array],
         variables: Sequence[Array],
         results: Sequence[Array],
+        given: dict[int, int],
     ):
+        self.given: dict[
+            int, Array
+        ] = {}  # results made anew, until they are handed out
+        self._handed = given
         self.roots = _Roots(instructions)
         self.places: dict[int, Array] = {}
         self.kept: list[Any] = [instructions, inputs, variables, results]  # ids stay
@@ -251,6 +286,13 @@ class _Plan:
         function = instruction.call
         if instruction.kind in ("inplace", "host"):
             return partial(function, *args, **kwargs)
+        if (at := self._handed.get(id(instruction))) is not None:
+            results = self.given
+
+            def make() -> None:
+                results[at] = function(*args, **kwargs)
+
+            return make
         outs = [self.place(out) for out in instruction.outputs]
         dynamic = any(type(x) is Dynamic for x in args)
         if not dynamic and (bound := _into(function, args, kwargs, outs)):

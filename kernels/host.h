@@ -56,15 +56,19 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
   return buffer;
 }
 
+// n elements; ``same`` has those of the operands that are one number.
 template <class F, class T, int... I, int... O>
 [[gnu::noinline]] void block(char* const* a, const Index* step, Index start, Index n,
-                  std::integer_sequence<int, I...>, std::integer_sequence<int, O...>) {
+                             const wide<T> (*same)[BLOCK],
+                             std::integer_sequence<int, I...>,
+                             std::integer_sequence<int, O...>) {
   using W = wide<T>;
   constexpr int N = sizeof...(I), M = sizeof...(O);
   alignas(64) W buffers[N][BLOCK];
   alignas(64) W results[M][BLOCK];
-  const W* x[N] = {
-      gathered<T>(a[I] + start * step[I], step[I], n, buffers[I])...};
+  const W* x[N] = {step[I] == 0 ? same[I]
+                                : gathered<T>(a[I] + start * step[I], step[I], n,
+                                              buffers[I])...};
   char* to[M] = {a[N + O] + start * step[N + O]...};
   const bool direct[M] = {sizeof(T) == sizeof(W) && step[N + O] == sizeof(T)...};
   W* y[M] = {direct[O] ? reinterpret_cast<W*>(to[O]) : results[O]...};
@@ -87,8 +91,12 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
   const auto inputs = std::make_integer_sequence<int, N>();
   const auto outputs = std::make_integer_sequence<int, Results<F>::COUNT>();
+  alignas(64) wide<T> same[N][BLOCK];
+  for (int k = 0; k < N; ++k)
+    if (n && step[k] == 0) gathered<T>(a[k], 0, n < BLOCK ? n : BLOCK, same[k]);
   const auto from = [&](Index start) {
-    block<F, T>(a, step, start, n - start < BLOCK ? n - start : BLOCK, inputs, outputs);
+    const Index size = n - start < BLOCK ? n - start : BLOCK;
+    block<F, T>(a, step, start, size, same, inputs, outputs);
   };
   if (n < PARALLEL) {  // an omp if(...) would still cost a call of its runtime
     for (Index start = 0; start < n; start += BLOCK) from(start);

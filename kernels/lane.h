@@ -13,8 +13,8 @@ namespace eg {
 #ifndef __CUDACC__
 
 struct HostLane {
-  // Partial results that a compiler keeps in vector registers.
-  static constexpr int WIDTH = 64;
+  // Partial results that a compiler keeps in vector registers; and of short rows.
+  static constexpr int WIDTH = 64, SHORT = 8;
 
   // f(i) for each element.
   template <class F> inline void each(Index n, F f) const {
@@ -22,16 +22,22 @@ struct HostLane {
     for (Index i = 0; i < n; ++i) f(i);
   }
 
-  // combine(... combine(start, f(0)) ..., f(n - 1)), in WIDTH interleaved parts.
+  // combine(... combine(start, f(0)) ..., f(n - 1)), in interleaved parts.
   template <class T, class F, class C>
   inline T fold(Index n, T start, F f, C combine) const {
-    T part[WIDTH];
-    for (int k = 0; k < WIDTH; ++k) part[k] = start;
+    return n < WIDTH ? in_parts<SHORT>(n, start, f, combine)
+                     : in_parts<WIDTH>(n, start, f, combine);
+  }
+
+  template <int PARTS, class T, class F, class C>
+  inline T in_parts(Index n, T start, F f, C combine) const {
+    T part[PARTS];
+    for (int k = 0; k < PARTS; ++k) part[k] = start;
     Index i = 0;
-    for (; i + WIDTH <= n; i += WIDTH)
-      for (int k = 0; k < WIDTH; ++k) part[k] = combine(part[k], T(f(i + k)));
+    for (; i + PARTS <= n; i += PARTS)
+      for (int k = 0; k < PARTS; ++k) part[k] = combine(part[k], T(f(i + k)));
     for (int k = 0; i < n; ++i, ++k) part[k] = combine(part[k], T(f(i)));
-    for (int half = WIDTH / 2; half; half /= 2)
+    for (int half = PARTS / 2; half; half /= 2)
       for (int k = 0; k < half; ++k) part[k] = combine(part[k], part[k + half]);
     return part[0];
   }
