@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import nest
+from . import nest, primitive
 from .errors import CaptureError, ShapeError
 from .tape import active, caller_depth
 from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
@@ -95,7 +95,7 @@ class Function:
         return self if owner is None else functools.partial(self, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current() is not None or active():
+        if current() is not None or active() or primitive.checked is not None:
             if self._capturing:
                 raise CaptureError(
                     f"{self._name()} calls itself while it is captured; write a loop, "
@@ -228,6 +228,8 @@ def _key(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
 
 def _static(x: Any) -> Any:
     """A Python argument as part of the signature: by value, else by identity."""
+    if type(x) is float:
+        return x.hex()  # tells -0.0 from 0.0, and has one nan
     try:
         hash(x)
     except TypeError:

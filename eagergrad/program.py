@@ -40,19 +40,22 @@ class Program:
         needed = [*results, *(array for _, array in written)]
         variables = [x for _, x in read]
         kept = _needed(trace.instructions, needed)
-        self.instructions = fuse(kept, [*inputs, *variables], needed, exact)
-        given = _given(self.instructions, results, [x for _, x in written])
-        plan = _Plan(self.instructions, inputs, variables, needed, given)
+        fused = fuse(kept, [*inputs, *variables], needed, exact)
+        given = _given(fused, results, [x for _, x in written])
+        plan = _Plan(fused, inputs, variables, needed, given)
+        # of the program's own arrays: those of the trace are let go
+        self.instructions = [plan.placed(instruction) for instruction in fused]
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
         self._given = plan.given
         self._out = [(i, plan.place(x)) for i, x in enumerate(results)]
         self.bytes_eager, self.bytes_planned = plan.bytes_eager, plan.bytes_planned
-        self._labels = plan.labels(inputs, read)
         # Variables: the array the program reads, and the one it was last found with
         self._read = [(v, plan.place(x)) for v, x in read]
         self._known: list[Any] = [None] * len(read)
         self._commits = _Commits([(v, plan.place(x)) for v, x in written], self._read)
+        outputs = [plan.place(x) for x in needed]
+        self._labels = _Labels(self.instructions, self.inputs, self._read, outputs)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on these inputs; the results belong to the caller."""
@@ -188,15 +191,11 @@ class _Plan:
         results: Sequence[Array],
         given: dict[int, int],
     ):
-        self.given: dict[
-            int, Array
-        ] = {}  # results made anew, until they are handed out
+        self.given: dict[int, Array] = {}  # results made anew, to be handed out
         self._handed = given
         self.roots = _Roots(instructions)
         self.places: dict[int, Array] = {}
-        self.kept: list[Any] = [instructions, inputs, variables, results]  # ids stay
         self.calls: list[Callable[[], Any]] = []
-        self.results = results
         for x in (*inputs, *variables):
             self.places[id(x)] = x
         self.joined = _joined(instructions, self.roots, variables, self.places)
@@ -211,7 +210,7 @@ class _Plan:
         for i, instruction in enumerate(instructions):
             if instruction.kind in ("fresh", "host"):
                 for out in instruction.outputs:
-                    if id(out) in self.places:
+                    if id(out) in self.places or id(instruction) in given:
                         continue
                     if id(out) in forever or id(out) not in varying:
                         self.places[id(out)] = _like(out, pool.own(out.nbytes))
@@ -306,10 +305,16 @@ class _Plan:
 
         return run
 
-    def labels(
-        self, inputs: Sequence[Array], read: Sequence[tuple[Variable, Array]]
-    ) -> _Labels:
-        return _Labels(self, inputs, read)
+    def placed(self, instruction: Instruction) -> Instruction:
+        """The instruction on the program's own arrays."""
+        return Instruction(
+            instruction.name,
+            instruction.call,
+            self._placed(instruction.args),
+            {k: self._placed(v) for k, v in instruction.kwargs.items()},
+            tuple(map(self.place, instruction.outputs)),
+            instruction.kind,
+        )
 
 
 # Functions of shapes and dtypes alone.
@@ -561,13 +566,14 @@ class _Labels:
 
     def __init__(
         self,
-        plan: _Plan,
+        instructions: Sequence[Instruction],
         inputs: Sequence[Array],
         read: Sequence[tuple[Variable, Array]],
+        results: Sequence[Array],
     ):
-        self.plan = plan
         self.names: dict[int, str] = {}
-        self.results = plan.results
+        self.made = {id(x) for i in instructions for x in i.outputs}
+        self.results = results
         self.buffers: dict[int, int] = {}
         self.header = []
         for i, x in enumerate(inputs):
@@ -581,9 +587,10 @@ class _Labels:
     def name(self, array: Array) -> str:
         found = self.names.get(id(array))
         if found is None:
-            if id(array) not in self.plan.places and array.size == 1:
+            made = id(array) in self.made
+            if not made and array.size == 1:
                 return str(array.item())
-            kind = "t" if id(array) in self.plan.places else "c"
+            kind = "t" if made else "c"
             found = self.names[id(array)] = f"{kind}{len(self.names)}"
         return found
 
@@ -602,7 +609,7 @@ class _Labels:
         return f"{names} = {call}  {what} @{buffer}"
 
     def _buffer(self, array: Array) -> int:
-        owner = _owner(self.plan.place(array))
+        owner = _owner(array)
         return self.buffers.setdefault(id(owner), len(self.buffers))
 
     def _argument(self, value: Any) -> str:

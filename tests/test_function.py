@@ -293,6 +293,39 @@ def test_the_input_signature_is_kept_to():
         f(eg.ones((3, 3)))
 
 
+def test_zeros_of_both_signs_and_nan_are_arguments():
+    f = eg.function(lambda x, k: eg.copysign(x, k))
+    for _ in range(2):
+        assert f(eg.ones(()), 0.0).item() == 1.0
+        assert f(eg.ones(()), -0.0).item() == -1.0
+        f(eg.ones(()), float("nan"))
+    assert len(f.programs()) == 3
+
+
+def test_under_debug_it_runs_as_it_is():
+    f = eg.function(lambda x: eg.log(x) * 2.0)
+    x = eg.tensor(-1.0)
+    with np.errstate(invalid="ignore"):
+        f(x)
+    with pytest.raises(eg.errors.NaNError, match="log"), eg.debug(nan_check=True):
+        f(x)
+
+
+def test_the_arrays_of_the_trace_are_let_go():
+    kept = []
+
+    def f(x):
+        y = eg.tanh(x) @ x
+        kept.append(weakref.ref(y._data._array))
+        return eg.sum(y)
+
+    eg.function(f)(eg.ones((30, 30)))
+    captured = eg.function(f)
+    captured(eg.ones((30, 30)))
+    gc.collect()
+    assert [ref() for ref in kept] == [None, None]
+
+
 def test_programs_are_bounded():
     f = eg.function(lambda x, k: x * k)
     for k in range(40):
