@@ -445,7 +445,10 @@ def main(
                 workers[label] = stack.enter_context(worker)
         comparison = Comparison(workers, chosen.threads)
         rounds = comparison.rounds
-        cases = [s for s in comparison.cases.get(CONTROL, []) if chosen.cases in s]
+        # those of the control first, then what only others have
+        sides = sorted(comparison.cases, key=lambda side: side != CONTROL)
+        every = dict.fromkeys(s for side in sides for s in comparison.cases[side])
+        cases = [s for s in every if chosen.cases in s]
         table = Table(cases, list(comparison.cases))
         for case in cases:
             comparison.measure(case, chosen.rounds, chosen.seconds)

@@ -111,7 +111,7 @@ def find(name: str) -> Callable[..., Any] | None:
 def made(kernel: Kernel) -> Callable[..., Any]:
     """The ufunc of a kernel that is not in the catalogue; KernelError without one."""
     try:
-        return _ufunc(kernel, ctypes.CDLL(str(library(kernel))))
+        return _ufunc(kernel, _loaded(library(kernel)))
     except OSError as error:
         raise KernelError(f"{kernel.name}: {error}") from error
 
@@ -211,6 +211,23 @@ def library(kernel: Kernel) -> Path:
 
 def _run(command: list[Any]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    """A kernel's library, whose idle threads sleep.
+
+    GNU's OpenMP has them spin, which takes the cores from the threads of matrix
+    products: a training step of a 784-512-512-10 network took four times as long.  It
+    reads its setting when it is loaded, with the first kernel; one of the user's stays.
+    """
+    before = os.environ.get("OMP_WAIT_POLICY")
+    if before is None:
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+    try:
+        return ctypes.CDLL(str(path))
+    finally:
+        if before is None:
+            del os.environ["OMP_WAIT_POLICY"]
 
 
 # ------------------------------------------------------------------- NumPy's ufuncs

@@ -474,3 +474,19 @@ if not child:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run(program).stdout == "0\n"
+
+
+@hosted
+@pytest.mark.parametrize("given", [None, "active"])
+def test_idle_threads_sleep_unless_the_user_says_otherwise(given):
+    """OpenMP's runtime says what it found when it was loaded."""
+    program = USE + "; import os; print(os.environ.get('OMP_WAIT_POLICY'))"
+    env = {"OMP_DISPLAY_ENV": "true"}
+    env |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_WAIT_POLICY", raising=False)
+        done = run(program, **env)
+    assert done.stdout.endswith(f"{given}\n")
+    if "OPENMP DISPLAY ENVIRONMENT" in done.stderr:  # else there are no threads
+        found = "PASSIVE" if given is None else "ACTIVE"
+        assert f"OMP_WAIT_POLICY = '{found}'" in done.stderr
