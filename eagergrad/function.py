@@ -102,13 +102,7 @@ class Function:
                     "or capture the function that calls it"
                 )
             return self.python_function(*args, **kwargs)
-        arguments = (args, kwargs) if kwargs else args
-        leaves = _leaves(args) if not kwargs else None
-        if leaves is None:
-            leaves = nest.flatten(arguments)
-        key, arrays = _key(leaves)
-        if kwargs or len(leaves) != len(args):
-            key = (*key, _structure(arguments))
+        key, arrays = _key(args, kwargs)
         self._check(arrays)
         with self._lock:
             captured = self._programs.get(key, _ABSENT)
@@ -167,10 +161,7 @@ class Function:
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program of these arguments, which a call has made: print it."""
-        leaves = nest.flatten((args, kwargs) if kwargs else args)
-        key, _ = _key(leaves)
-        if kwargs or len(leaves) != len(args):
-            key = (*key, _structure((args, kwargs) if kwargs else args))
+        key, _ = _key(args, kwargs)
         captured = self._programs.get(key)
         if captured is None:
             raise CaptureError(
@@ -192,23 +183,19 @@ def _listed(signature: Sequence[Any]) -> str:
     return ", ".join(f"{dtype} {shape}" for shape, dtype in signature) or "no tensors"
 
 
-def _leaves(args: tuple[Any, ...]) -> Sequence[Any] | None:
-    """The arguments themselves, if none of them is nested."""
-    for x in args:
-        if type(x) not in _PLAIN and nest.is_nested(x):
-            return None
-    return args
-
-
 _PLAIN = frozenset((*TENSORS, np.ndarray, int, float, bool, str, type(None)))
 
 
-def _key(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
+def _key(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
     """The signature of arguments, and the buffers among them."""
+    nested = kwargs or any(type(x) not in _PLAIN and nest.is_nested(x) for x in args)
+    leaves: Sequence[Any] = nest.flatten((args, kwargs)) if nested else args
     key: list[Any] = []
     arrays: list[Any] = []
     for x in leaves:
-        if type(x) is Variable:
+        if isinstance(x, Variable):
             key.append((Variable, x._node.order))
         elif isinstance(x, Tensor):
             data = x._data
@@ -223,6 +210,8 @@ def _key(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
         else:
             key.append(type(x))
             key.append(_static(x))
+    if nested:  # and how they are
+        key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
     return tuple(key), arrays
 
 
@@ -250,21 +239,15 @@ class _Identity:
         return id(self.x)
 
 
-def _structure(arguments: Any) -> str:
-    """How arguments are nested, as text."""
-    return repr(nest.map_structure(lambda x: None, arguments))
-
-
 # --------------------------------------------------------------------------- capture
 
 
 class _Captured:
     """A program, and the structure of what the function returns."""
 
-    def __init__(self, program: Program, result: Any, places: list[int | None]):
+    def __init__(self, program: Program, result: Any):
         self.program = program
         self.result = result
-        self.places = places
 
     def replay(self, arrays: Sequence[Any]) -> Any:
         return self.packed(self.program(arrays))
@@ -272,10 +255,10 @@ class _Captured:
     def packed(self, found: Sequence[Any]) -> Any:
         if type(self.result) is Tensor:
             return wrap(found[0])
-        leaves = nest.flatten(self.result)
+        made = iter(found)
         values = [
-            leaf if place is None else wrap(found[place])
-            for leaf, place in zip(leaves, self.places, strict=True)
+            wrap(next(made)) if _is_made(leaf) else leaf
+            for leaf in nest.flatten(self.result)
         ]
         return nest.pack_sequence_as(self.result, values)
 
@@ -290,7 +273,7 @@ def _capture(
     inputs: list[Traced] = []
 
     def traced(x: Any) -> Any:
-        if type(x) is Variable or not isinstance(x, (Tensor, np.ndarray)):
+        if not _is_made(x) and not isinstance(x, np.ndarray):
             return x
         data = x._data if isinstance(x, Tensor) else x
         found = Traced(trace, data.copy())
@@ -300,44 +283,41 @@ def _capture(
     args, kwargs = nest.map_structure(traced, (args, kwargs))
     with _tracing:
         known = set(VARIABLES)
-        before = {v: v._data for v in map(_Held, VARIABLES.values()) if v.on_cpu()}
-        stands = {held: Traced(trace, data, False) for held, data in before.items()}
+        rows = [
+            (variable, variable._data, Traced(trace, variable._data, False))
+            for variable in list(VARIABLES.values())
+            if type(variable._data) is np.ndarray
+        ]
         try:
-            for held, stand in stands.items():
-                held.variable._data = stand
+            for variable, _, stand in rows:
+                variable._data = stand
             with trace:
                 result = f(*args, **kwargs)
             _check_variables(known)
+            written = [
+                (variable, _array(variable._data))
+                for variable, _, stand in rows
+                if variable._data is not stand
+            ]
+            read = [
+                (variable, stand._array) for variable, _, stand in rows if stand.used
+            ]
+            leaves = nest.flatten(result)
+            results = [_array(leaf._data) for leaf in leaves if _is_made(leaf)]
+            name = getattr(f, "__qualname__", "function")
+            arrays = [x._array for x in inputs]
+            program = Program(name, trace, arrays, read, results, written, exact)
         except BaseException:
             for undo in reversed(trace.undo):
                 undo()
             raise
         finally:
-            after = {held: held.variable._data for held in stands}
-            for held, data in before.items():
-                held.variable._data = data
-    read, written = [], []
-    for held, stand in stands.items():
-        if after[held] is not stand:
-            written.append((held.variable, _array(after[held])))
-        if stand.used:
-            read.append((held.variable, stand._array))
-    leaves = nest.flatten(result)
-    results: list[Any] = []
-    places: list[int | None] = []
-    for leaf in leaves:
-        returned = isinstance(leaf, Tensor) and type(leaf) is not Variable
-        places.append(len(results) if returned else None)
-        if returned:
-            results.append(_array(leaf._data))
-    found = [x.copy() for x in results]
-    name = getattr(f, "__qualname__", "function")
-    arrays = [x._array for x in inputs]
-    program = Program(name, trace, arrays, read, results, written, exact)
+            for variable, data, _ in rows:
+                variable._data = data
     for variable, array in written:
         variable._data = array.copy()
-    captured = _Captured(program, nest.map_structure(_outline, result), places)
-    return captured, captured.packed(found)
+    captured = _Captured(program, nest.map_structure(_outline, result))
+    return captured, captured.packed([x.copy() for x in results])
 
 
 def _check_variables(known: set[int]) -> None:
@@ -349,27 +329,15 @@ def _check_variables(known: set[int]) -> None:
             )
 
 
+def _is_made(leaf: Any) -> bool:
+    """Whether a returned leaf is a tensor, which each run makes anew."""
+    return isinstance(leaf, Tensor) and not isinstance(leaf, Variable)
+
+
 def _outline(leaf: Any) -> Any:
     """A returned tensor without its buffer."""
-    known = isinstance(leaf, Tensor) and type(leaf) is not Variable
-    return wrap(np.zeros(())) if known else leaf
+    return wrap(np.zeros(())) if _is_made(leaf) else leaf
 
 
 def _array(data: Any) -> Any:
     return data._array if isinstance(data, Traced) else data
-
-
-class _Held:
-    """A Variable as the key of a dictionary."""
-
-    __slots__ = ("variable",)
-
-    def __init__(self, variable: Variable):
-        self.variable = variable
-
-    @property
-    def _data(self) -> Any:
-        return self.variable._data
-
-    def on_cpu(self) -> bool:
-        return type(self.variable._data) is np.ndarray

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import host_kernels
+from .errors import KernelError
 from .formulas import RENAMED, VECTORISED, number
 from .kernels import Kernel, catalogue
 from .traced import Instruction
@@ -84,9 +85,15 @@ def fuse(
         if root in inside:
             continue
         piece = fuser.piece(root)
-        if piece is not None:
-            inside |= piece.members - {root}
+        if piece is None:
+            continue
+        try:
             found[root] = piece.instruction(instructions[root])
+        except KernelError:  # as where no kernel can be compiled at all
+            if host_kernels.mode() == "require":
+                raise
+            continue
+        inside |= piece.members - {root}
     return [x for i, x in enumerate(found) if i not in inside]
 
 
@@ -138,7 +145,9 @@ class _Fuser:
                         seen.add(-maker)
                         heapq.heappush(ahead, -maker)
         # without those that read what no kernel of this dtype reads
-        while wrong := {i for i in members if not self._reads_well(i, members, dtype)}:
+        while wrong := {
+            i for i in members if not self._reads_well(i, members, root, dtype)
+        }:
             members -= wrong
             if root not in members:
                 return None
@@ -178,10 +187,11 @@ class _Fuser:
         made = (self.maker.get(id(x)) for x in self.instructions[i].reads)
         return [maker for maker in made if maker is not None and maker < i]
 
-    def _reads_well(self, i: int, members: set[int], dtype: np.dtype[Any]) -> bool:
+    def _reads_well(
+        self, i: int, members: set[int], root: int, dtype: np.dtype[Any]
+    ) -> bool:
         instruction = self.instructions[i]
-        last = i == max(members)
-        if not last and not self.readers[id(instruction.outputs[0])] <= members:
+        if i != root and not self.readers[id(instruction.outputs[0])] <= members:
             return False
         return all(
             type(x) in (int, float)
@@ -205,7 +215,6 @@ class _Piece:
         self.inputs: list[Array] = []
         self.lines: list[str] = []
         self.formulas: dict[str, str] = {}  # that are called, by name
-        self.name = ""
         self._fuser = fuser
         self._known: dict[int, str] = {}
         for i in members:

@@ -206,10 +206,10 @@ class Op:
         error is raised, restated with op, operands and remedy.
         """
         arrays = [x if type(x) in SCALARS else x._data for x in inputs]
-        for x in arrays[1:]:
-            if type(x) in BUFFERS and BUFFERS[type(x)].notes and arrays[0] is not x:
-                if type(arrays[0]) is not type(x):
-                    return self.impl[type(x)](*arrays, *params)
+        for kind in map(type, arrays[1:]):
+            noting = kind in BUFFERS and BUFFERS[kind].notes
+            if noting and type(arrays[0]) is not kind:
+                return self.impl[kind](*arrays, *params)
         if isinstance(error, TypeError):
             kind = next(type(x) for x in arrays if type(x) not in SCALARS)
             plain = self.form == "elementwise"

@@ -270,6 +270,16 @@ def test_nested_arguments_and_results():
     assert len(f.programs()) == 1
 
 
+def test_a_list_of_one_is_not_that_one():
+    f = eg.function(lambda x: x)
+    x = eg.tensor([1.0])
+    for _ in range(2):
+        assert isinstance(f([x]), list)
+        assert isinstance(f(x), eg.Tensor)
+        assert isinstance(f((x,)), tuple)
+    assert len(f.programs()) == 3
+
+
 def test_numpy_arguments_and_methods():
     class Model:
         def __init__(self):
@@ -476,6 +486,23 @@ def test_a_first_call_that_fails_leaves_nothing_behind():
     assert group.step == 1
     for name, values in slots.items():
         np.testing.assert_array_equal(group.slots[name], values)
+
+
+def test_a_program_that_cannot_be_made_leaves_nothing_behind(monkeypatch):
+    net = Net(OPTIMIZERS["Adam"])
+    ((x, labels),) = batches(1)
+    net.step(x, labels)
+    before = [w.numpy() for w in net.weights]
+
+    def broken(*args):
+        raise MemoryError
+
+    monkeypatch.setattr("eagergrad.program._needed", broken)
+    with pytest.raises(MemoryError):
+        eg.function(net.step)(x, labels)
+    for w, values in zip(net.weights, before, strict=True):
+        np.testing.assert_array_equal(w.numpy(), values)
+    assert net.optimizer._groups[0].step == 1
 
 
 def test_wrong_options_are_refused():

@@ -7,6 +7,7 @@ from test_function import gradients, same
 
 import eagergrad as eg
 from eagergrad import host_kernels
+from eagergrad.errors import KernelError
 
 pytestmark = pytest.mark.skipif(
     host_kernels.problem() is not None, reason="no C++ compiler here"
@@ -96,3 +97,17 @@ def test_every_gradient_is_close_to_the_eager_one(case):
         np.testing.assert_allclose(
             got.numpy(), expected.numpy(), rtol=1e-12, atol=1e-13, equal_nan=True
         )
+
+
+def test_a_kernel_that_does_not_compile_is_done_without(monkeypatch):
+    def broken(kernel):
+        raise KernelError("no such luck")
+
+    monkeypatch.setattr(host_kernels, "made", broken)
+    f = eg.function(lambda x: x * 2.0 + 1.0, exact=True)
+    for _ in range(2):
+        assert f(eg.tensor([3.0])).tolist() == [7.0]
+    assert calls(f, eg.tensor([3.0])) == 2
+    monkeypatch.setenv("EAGERGRAD_HOST_KERNELS", "require")
+    with pytest.raises(KernelError, match="no such luck"):
+        eg.function(lambda x: x * 2.0 + 1.0)(eg.tensor([3.0]))
