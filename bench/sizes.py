@@ -158,7 +158,9 @@ def main() -> None:
             "commit": timing.commit(),
             "machine": host,
             "versions": comparison.versions,
-            "method": {key: vars(chosen)[key] for key in timing.METHOD},
+            "method": {
+                key: vars(chosen)[key] for key in ("rounds", "seconds", "threads")
+            },
             "ratios": ratios,
             "notes": comparison.notes,
         }

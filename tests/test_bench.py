@@ -131,6 +131,11 @@ def test_the_tables_of_kernels(monkeypatch, capsys):
     only = ["--cases", "softplus", "--sides", "eagergrad"]
     assert not run(monkeypatch, *fast, *only, script=kernels)
     assert "softplus" in (printed := capsys.readouterr().out)
-    assert not run(monkeypatch, *fast, "--only", "layer_norm", script=sizes)
+    saved = []
+    monkeypatch.setattr(timing, "save", lambda name, result: saved.append(result))
+    only = ["--only", "layer_norm", "--save"]
+    assert not run(monkeypatch, *fast, *only, script=sizes)
+    assert json.loads(json.dumps(saved)) == saved
+    assert saved
     assert "layer_norm rule" in (table := capsys.readouterr().out)
     assert max(map(len, (printed + table).splitlines())) <= 80
