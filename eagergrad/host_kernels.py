@@ -111,7 +111,7 @@ def find(name: str) -> Callable[..., Any] | None:
 def made(kernel: Kernel) -> Callable[..., Any]:
     """The ufunc of a kernel that is not in the catalogue; KernelError without one."""
     try:
-        return _ufunc(kernel, _loaded(library(kernel)))
+        return _ufunc(kernel, loaded(kernel))
     except OSError as error:
         raise KernelError(f"{kernel.name}: {error}") from error
 
@@ -148,6 +148,8 @@ def source(kernel: Kernel) -> str:
         body = f"namespace eg {{\n\n{kernel.text}\n\n}}  // namespace eg\n"
     else:
         body = f'#include "{kernel.header}"\n'
+    if not kernel.operands:  # what the header exports is no kernel
+        return body
     call = f"EG_ELEMENTWISE({kernel.name}, {kernel.inputs})"
     if kernel.form != "elementwise":
         call = f"EG_{kernel.form.upper()}({kernel.name})"
@@ -213,7 +215,7 @@ def _run(command: list[Any]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def _loaded(path: Path) -> ctypes.CDLL:
+def loaded(kernel: Kernel) -> ctypes.CDLL:
     """A kernel's library, whose idle threads soon sleep.
 
     GNU's OpenMP has them spin for milliseconds, which takes the cores from the threads
@@ -221,6 +223,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
     of 13.  Asleep at once, each kernel of a million numbers takes 0.15 ms more.  It
     reads its setting when it is loaded, with the first kernel; a user's own stays.
     """
+    path = library(kernel)
     name = "GOMP_SPINCOUNT"
     ours = not {name, "OMP_WAIT_POLICY"} & set(os.environ)
     if ours:
@@ -259,6 +262,7 @@ _MAKE = ctypes.PYFUNCTYPE(
 )
 _NO_IDENTITY = -1
 _kept: list[Any] = []  # what ufuncs point to
+UFUNCS: set[Any] = set()  # of all kernels that were loaded
 
 
 def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
@@ -278,6 +282,7 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
         *(count, kernel.inputs, kernel.outputs, _NO_IDENTITY, name, b"", 0),
         kernel.signature and kernel.signature.encode(),
     )
+    UFUNCS.add(made)
     return made
 
 

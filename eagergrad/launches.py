@@ -110,7 +110,7 @@ class Lane:
         return (0,) * (len(shape) - len(own)) + own
 
 
-def _merged(shape: tuple[int, ...], steps: Sequence[tuple[int, ...]]) -> list[Axis]:
+def merged(shape: tuple[int, ...], steps: Sequence[tuple[int, ...]]) -> list[Axis]:
     """The fewest axes that go over the same places.
 
     Neighbours are one axis if each operand goes on from one to the next evenly.
@@ -196,7 +196,7 @@ class Launcher:
             raise self._unserved("an out of another shape")
         outputs = [self._lane(*pair, axis) for pair in zip(gives, given, strict=True)]
         lanes = inputs + outputs
-        axes = _merged(shape, [lane.over(shape) for lane in lanes])
+        axes = merged(shape, [lane.over(shape) for lane in lanes])
         if len(axes) > 2 - len(lengths):
             raise self._unserved("this layout")
         axes += [(length, tuple([lane.step for lane in lanes])) for length in lengths]

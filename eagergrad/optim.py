@@ -85,6 +85,11 @@ class Group:
         own = self.kernel is not None and self.dtype == self.wide
         return own and large and self.xp is np
 
+    def set(self, factors: Sequence[float]) -> None:
+        """Write the numbers that the kernel takes to where it reads them."""
+        for place, x in zip(self.factors, factors, strict=False):
+            place.fill(x)
+
     def scalar(self, value: float) -> Any:
         """A factor for the buffers, in the form that costs least to multiply by."""
         return np.array(value, self.wide) if self.xp is np else value
@@ -187,8 +192,7 @@ class Optimizer:
         if group.kernel is not None:
             state = group.slots.values()
             factors: Sequence[Any] = self._factors(group.step, rate)
-            for place, x in zip(group.factors, factors, strict=False):
-                place.fill(x)
+            group.set(factors)
             given = group.factors or factors
             for part, g in pieces:
                 own = [values[part] for values in state]
@@ -210,6 +214,17 @@ class Optimizer:
 
         trace.guards.append(lambda: group in self._groups)
         name = type(self).__name__
+        if group.factors and group.dtype == group.wide:
+
+            def count() -> None:
+                group.step += 1
+                group.set(self._factors(group.step, float(self.learning_rate)))
+
+            trace.host(f"{name}.count", count, undo=undo)
+            own = tuple(group.slots.values())
+            given = group.flat, g, *own, *group.factors
+            trace.record(group.kernel, given, {"out": (group.flat, *own)}, name)
+            return group.flat
 
         def step(w: Any, g: Any, out: Any) -> None:
             self._advance(group, w, [(_ALL, g)], out)

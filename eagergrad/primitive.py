@@ -836,11 +836,17 @@ def _lowered_value(value: Any, backend: Backend) -> Any:
 
 
 def _on_adopted(rule: Rule, backend: Backend, arrays: Sequence[bool]) -> Rule:
-    """A rule that is given the arrays it reads as buffers of the backend."""
+    """A rule that is given the arrays it reads as buffers of the backend.
+
+    Numbers stay such: as arrays they would widen float32.
+    """
+
+    def adopted(x: Any) -> Any:
+        return x if type(x) in SCALARS else backend.asarray(x)
 
     def call(g: Any, *saved: Any) -> Any:
         given = zip(saved, arrays, strict=True)
-        return rule(g, *[backend.asarray(x) if own else x for x, own in given])
+        return rule(g, *[adopted(x) if own else x for x, own in given])
 
     return call
 

@@ -1,12 +1,14 @@
 """Programs: the instructions of a trace, laid out in memory and replayed.
 
 Every array a program needs has its place before it runs.  Views are made once; what is
-left is a list of calls with their arguments and results bound, and a replay calls them
-one after the other.  Buffers whose values are no longer needed serve again.
+left is a list of calls with their arguments and results bound, and a replay makes them
+one after the other.  Those of compiled loops (``loops``) run without Python between
+them.  Buffers whose values are no longer needed serve again.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .fusion import fuse
+from .loops import Call, Run, address, calls_of
 from .tensor import Variable
 from .traced import Dynamic, Instruction, Trace, results_in
 
@@ -40,40 +43,50 @@ class Program:
         needed = [*results, *(array for _, array in written)]
         variables = [x for _, x in read]
         kept = _needed(trace.instructions, needed)
-        fused = fuse(kept, [*inputs, *variables], needed, exact)
-        given = _given(fused, results, [x for _, x in written])
-        plan = _Plan(fused, inputs, variables, needed, given)
+        fused = _counted_first(fuse(kept, [*inputs, *variables], needed, exact))
+        plan = _Plan(fused, inputs, variables, needed)
         # of the program's own arrays: those of the trace are let go
         self.instructions = [plan.placed(instruction) for instruction in fused]
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
-        self._given = plan.given
-        self._out = [(i, plan.place(x)) for i, x in enumerate(results)]
+        self._runs = plan.grouped()
+        self._in = [_Input(plan.place(x), plan.moves(x)) for x in inputs]
+        moved = [plan.moves(x) if _only(x, needed, plan) else [] for x in results]
+        self._out = [
+            _Result(plan.place(x), moves)
+            for x, moves in zip(results, moved, strict=True)
+        ]
         self.bytes_eager, self.bytes_planned = plan.bytes_eager, plan.bytes_planned
         # Variables: the array the program reads, and the one it was last found with
         self._read = [(v, plan.place(x)) for v, x in read]
         self._known: list[Any] = [None] * len(read)
-        self._commits = _Commits([(v, plan.place(x)) for v, x in written], self._read)
+        self._commits = _commits([(v, plan.place(x)) for v, x in written], self._read)
         outputs = [plan.place(x) for x in needed]
         self._labels = _Labels(self.instructions, self.inputs, self._read, outputs)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on these inputs; the results belong to the caller."""
-        for place, x in zip(self.inputs, inputs, strict=True):
-            np.copyto(place, x)
+        for given, x in zip(self._in, inputs, strict=True):
+            if given.moves:
+                given.take(x)
+            else:
+                given.array[...] = x
         known = self._known
         for i, (variable, place) in enumerate(self._read):
             if variable._data is not known[i]:
                 known[i] = variable._data
-                np.copyto(place, variable._data)
-        for call in self.calls:
-            call()
-        given = self._given
-        found = [given.pop(i) if i in given else x.copy() for i, x in self._out]
-        if self._commits.rows:
-            self._commits()
-            for i, (variable, _) in enumerate(self._read):
-                known[i] = variable._data
+                place[...] = variable._data
+        found: list[Any] = [x.begin() if x.moves else None for x in self._out]
+        for run in self._runs:
+            run()
+        for i, result in enumerate(self._out):
+            if not result.moves:
+                found[i] = result.array.copy()
+        for row in self._commits:
+            if not row.publish():
+                row.publish_anew()
+                self._known = [variable._data for variable, _ in self._read]
+                row.count()  # when all references to it are there
         return found
 
     def still_holds(self) -> bool:
@@ -81,7 +94,11 @@ class Program:
         return all(guard() for guard in self.guards)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {len(self.calls)} calls, {self.memory()}"]
+        within = sum(isinstance(call, Call) for call in self.calls)
+        lines = [
+            f"{self.name}: {len(self.calls)} calls, {within} of them of loops in "
+            f"{len(self._runs) - len(self.calls) + within} run(s), {self.memory()}"
+        ]
         lines += [f"  {text}" for text in self._labels.header]
         for instruction in self.instructions:
             lines.append(f"  {self._labels.line(instruction)}")
@@ -150,31 +167,71 @@ def _needed(
     return kept[::-1]
 
 
-LARGE = 2**16  # bytes from which a result is not copied
+def _counted_first(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """The instructions with those of Python's counters before all that they can pass.
 
-
-def _given(
-    instructions: Sequence[Instruction],
-    results: Sequence[Array],
-    written: Sequence[Array],
-) -> dict[int, int]:
-    """Instructions that make a large result and nothing else, with the result's place.
-
-    They are called without a place to write to, and what they return is handed out.
+    So that what they stood between is one run.
     """
-    read = {id(x) for instruction in instructions for x in instruction.reads}
-    read |= {id(x) for x in written}
-    once = {id(x): i for i, x in enumerate(results) if x.nbytes >= LARGE}
-    return {
-        id(instruction): once[id(out)]
-        for instruction in instructions
-        if instruction.kind == "fresh" and isinstance(instruction.call, np.ufunc)
-        for out in instruction.outputs
-        if len(instruction.outputs) == 1
-        and id(out) in once
-        and id(out) not in read
-        and sum(x is out for x in results) == 1
-    }
+    found: list[Instruction] = []
+    place = 0  # where the next one may stand
+    for instruction in instructions:
+        if instruction.kind == "host" and not instruction.reads:
+            found.insert(place, instruction)
+            place += 1
+            continue
+        found.append(instruction)
+        counted = any(type(x) is Dynamic for x in instruction.args)
+        if instruction.kind == "host" or counted:
+            place = len(found)
+    return found
+
+
+# ------------------------------------------------------------- what comes and goes
+
+LARGE = 2**16  # bytes from which inputs and results are not copied, if that can be
+
+
+class _Input:
+    """The place of an input: it is copied there, or read where it lies."""
+
+    def __init__(self, array: Array, moves: list[Callable[[int], None]]):
+        self.array = array
+        self.moves = moves
+        self.at = address(array) if moves else 0
+
+    def take(self, x: Array) -> None:
+        """Read an input where it lies, if it lies as the place does."""
+        at = address(self.array)
+        if x.strides == self.array.strides and x.flags.aligned:
+            at = address(x)
+        else:
+            self.array[...] = x
+        if at != self.at:
+            for move in self.moves:
+                move(at)
+            self.at = at
+
+
+class _Result:
+    """The place of a result: it is copied from there, or made where it is to stay."""
+
+    def __init__(self, array: Array, moves: list[Callable[[int], None]]):
+        self.array = array
+        self.moves = moves
+
+    def begin(self) -> Array:
+        """The array that the calls will fill."""
+        made = np.empty_like(self.array)
+        at = address(made)
+        for move in self.moves:
+            move(at)
+        return made
+
+
+def _only(array: Array, needed: Sequence[Array], plan: _Plan) -> bool:
+    """Whether no other result shares the array's memory."""
+    root = plan.roots.of(array)
+    return root is array and sum(plan.roots.of(x) is root for x in needed) == 1
 
 
 # ------------------------------------------------------------------------ the plan
@@ -189,16 +246,15 @@ class _Plan:
         inputs: Sequence[Array],
         variables: Sequence[Array],
         results: Sequence[Array],
-        given: dict[int, int],
     ):
-        self.given: dict[int, Array] = {}  # results made anew, to be handed out
-        self._handed = given
         self.roots = _Roots(instructions)
         self.places: dict[int, Array] = {}
-        self.calls: list[Callable[[], Any]] = []
+        self.calls: list[Call | Callable[[], Any]] = []
+        self._runs: list[Run] = []
+        self._fixed: set[int] = set()  # the roots of what steps in Python use or change
         for x in (*inputs, *variables):
             self.places[id(x)] = x
-        self.joined = _joined(instructions, self.roots, variables, self.places)
+        self.joined = _joined(instructions, self.roots, variables, results, self.places)
         last: dict[int, int] = {}
         for i, instruction in enumerate(instructions):
             for x in (*instruction.reads, *instruction.outputs):
@@ -210,7 +266,7 @@ class _Plan:
         for i, instruction in enumerate(instructions):
             if instruction.kind in ("fresh", "host"):
                 for out in instruction.outputs:
-                    if id(out) in self.places or id(instruction) in given:
+                    if id(out) in self.places:
                         continue
                     if id(out) in forever or id(out) not in varying:
                         self.places[id(out)] = _like(out, pool.own(out.nbytes))
@@ -220,14 +276,13 @@ class _Plan:
             elif instruction.kind == "view":
                 self._make_view(instruction)
             if instruction.kind != "view" and id(instruction) not in self.joined:
-                call = self._bound(instruction)
                 written = _touched(instruction)
                 if instruction.kind == "host" or any(
                     id(self.roots.of(x)) in varying for x in written
                 ):
-                    self.calls.append(call)
+                    self._add(instruction)
                 else:
-                    call()  # once is enough
+                    self._bound(instruction)()  # once is enough
             for x in (*instruction.reads, *instruction.outputs):
                 root = self.roots.of(x)
                 if last[id(root)] == i and id(root) in held:
@@ -260,6 +315,50 @@ class _Plan:
                 found |= {id(of(x)) for x in instruction.outputs}
         return found
 
+    def _add(self, instruction: Instruction) -> None:
+        """Append the steps that an instruction takes."""
+        arrays = (*instruction.reads, *instruction.outputs)
+        if instruction.kind in ("fresh", "inplace"):
+            calls = calls_of(
+                instruction.call,
+                self._placed(instruction.args),
+                {k: self._placed(v) for k, v in instruction.kwargs.items()},
+                [self.place(out) for out in instruction.outputs]
+                if instruction.kind == "fresh"
+                else [],
+            )
+            if calls is not None:
+                self.calls += calls
+                if instruction.kind == "inplace":
+                    self._fixed |= {id(self.roots.of(x)) for x in arrays}
+                return
+        self.calls.append(self._bound(instruction))
+        self._fixed |= {id(self.roots.of(x)) for x in arrays}
+
+    def grouped(self) -> list[Callable[[], Any]]:
+        """The steps, with calls of loops that follow each other as one run."""
+        found: list[Callable[[], Any]] = []
+        for of_loops, steps in itertools.groupby(
+            self.calls, lambda step: isinstance(step, Call)
+        ):
+            if of_loops:
+                self._runs.append(Run([x for x in steps if isinstance(x, Call)]))
+                found.append(self._runs[-1])
+            else:
+                found += [x for x in steps if not isinstance(x, Call)]
+        return found
+
+    def moves(self, array: Array) -> list[Callable[[int], None]]:
+        """How to let the runs use other memory for a large array; none if they can't.
+
+        That is so where steps in Python use it, and where something is changed in
+        place, which may be somebody's own.
+        """
+        root = self.roots.of(array)
+        if root is not array or array.nbytes < LARGE or id(array) in self._fixed:
+            return []
+        return [run.pointers(self.place(array)) for run in self._runs]
+
     def place(self, array: Array) -> Array:
         """Where an array of the trace lies in the program; a constant is itself."""
         return self.places.get(id(array), array)
@@ -285,13 +384,6 @@ class _Plan:
         function = instruction.call
         if instruction.kind in ("inplace", "host"):
             return partial(function, *args, **kwargs)
-        if (at := self._handed.get(id(instruction))) is not None:
-            results = self.given
-
-            def make() -> None:
-                results[at] = function(*args, **kwargs)
-
-            return make
         outs = [self.place(out) for out in instruction.outputs]
         dynamic = any(type(x) is Dynamic for x in args)
         if not dynamic and (bound := _into(function, args, kwargs, outs)):
@@ -392,12 +484,14 @@ def _joined(
     instructions: Sequence[Instruction],
     roots: _Roots,
     variables: Sequence[Array],
+    results: Sequence[Array],
     places: dict[int, Array],
 ) -> set[int]:
     """Concatenations that need no call: their parts are placed side by side.
 
-    Of all gradients for the optimizer, and of all variables that it moves.  Fills in
-    the places; returns the ids of the instructions that are done with that.
+    Of all gradients for the optimizer, and of all variables that it moves, unless the
+    old values of these are used when it has moved them.  Fills in the places; returns
+    the ids of the instructions that are done with that.
     """
     made = {
         id(out)
@@ -430,6 +524,8 @@ def _joined(
         )
         if not simple or (dtype is not None and out.dtype != dtype):
             continue
+        if _still_used(ids, out, instructions, results, roots):
+            continue
         taken |= ids
         whole = np.empty(out.size, out.dtype)
         places[id(out)] = whole
@@ -445,33 +541,42 @@ def _joined(
     return done
 
 
+def _still_used(
+    ids: set[int],
+    whole: Array,
+    instructions: Sequence[Instruction],
+    results: Sequence[Array],
+    roots: _Roots,
+) -> bool:
+    """Whether roots are read after an array, which they lie in, was changed."""
+    changed = False
+    for instruction in instructions:
+        read = {id(roots.of(x)) for x in instruction.reads}
+        if changed and read & ids:
+            return True
+        changed |= instruction.kind == "inplace" and id(whole) in read
+    return changed and any(id(roots.of(x)) in ids for x in results)
+
+
 # --------------------------------------------------------------------- Variables
 
 
-class _Commits:
+def _commits(
+    written: Sequence[tuple[Variable, Array]], read: Sequence[tuple[Variable, Array]]
+) -> list[_Shared]:
     """How the variables that a program assigns get their new values.
 
     Those whose values lie in one array get views of one copy of it.  As long as nobody
     else holds the last copy, the new values are written into it.
     """
-
-    def __init__(
-        self,
-        written: Sequence[tuple[Variable, Array]],
-        read: Sequence[tuple[Variable, Array]],
-    ):
-        self.rows: list[_Shared] = []
-        places = {id(v): place for v, place in read}
-        by_memory: dict[int, list[tuple[Variable, Array]]] = {}
-        for variable, array in written:
-            by_memory.setdefault(id(_owner(array)), []).append((variable, array))
-        for rows in by_memory.values():
-            inputs = [places.get(id(v)) for v, _ in rows]
-            self.rows.append(_Shared(rows, inputs))
-
-    def __call__(self) -> None:
-        for row in self.rows:
-            row.publish()
+    places = {id(v): place for v, place in read}
+    by_memory: dict[int, list[tuple[Variable, Array]]] = {}
+    for variable, array in written:
+        by_memory.setdefault(id(_owner(array)), []).append((variable, array))
+    return [
+        _Shared(rows, [places.get(id(v)) for v, _ in rows])
+        for rows in by_memory.values()
+    ]
 
 
 def _owner(array: Array) -> Array:
@@ -486,19 +591,19 @@ class _Shared:
     ):
         self.variables = [v for v, _ in rows]
         arrays = [x for _, x in rows]
-        start = min(_address(x) for x in arrays)
-        end = max(_address(x) + x.nbytes for x in arrays)
+        start = min(address(x) for x in arrays)
+        end = max(address(x) + x.nbytes for x in arrays)
         dense = all(x.flags.c_contiguous for x in arrays)
         same = len({x.dtype for x in arrays}) == 1
         self.parts: list[tuple[slice, tuple[int, ...]]] = []
         if dense and same and end - start == sum(x.nbytes for x in arrays):
             size = arrays[0].itemsize
-            first = min(arrays, key=_address)
+            first = min(arrays, key=address)
             self.source = np.lib.stride_tricks.as_strided(
                 first.reshape(-1), ((end - start) // size,), (size,)
             )
             for x in arrays:
-                offset = (_address(x) - start) // size
+                offset = (address(x) - start) // size
                 self.parts.append((slice(offset, offset + x.size), x.shape))
             self.sources = [self.source]
         else:
@@ -507,13 +612,13 @@ class _Shared:
         self.copies = [
             (place, x)
             for place, x in zip(inputs, arrays, strict=True)
-            if place is not None
+            if place is not None and address(place) != address(x)
         ]
         if self.parts and len(self.copies) == len(arrays):
             # one copy where they lie side by side in the same order
             first = self.copies[0][0]
             if all(
-                _address(place) - _address(first) == _address(x) - start
+                address(place) - address(first) == address(x) - start
                 for place, x in self.copies
             ):
                 flat = np.lib.stride_tricks.as_strided(
@@ -522,24 +627,20 @@ class _Shared:
                 self.copies = [(flat, self.source)]
         self.published: list[Array] = []
         self.views: list[Array] = []
-        self.counts: list[int] = []
+        self.counts: list[int] | None = None
 
-    def publish(self) -> None:
-        """Give the variables their new values, and the program its own copies."""
+    def publish(self) -> bool:
+        """Write the new values over the old, unless somebody else holds these."""
         for place, x in self.copies:
-            np.copyto(place, x)
-        if self.views and self._counts() == self.counts and self._unchanged():
-            for mine, x in zip(self.published, self.sources, strict=True):
-                np.copyto(mine, x)
-        else:
-            self._publish_anew()
-            self.counts = self._counts()
+            place[...] = x
+        if self.counts != self._counts():
+            return False
+        for mine, x in zip(self.published, self.sources, strict=True):
+            mine[...] = x
+        return True
 
-    def _unchanged(self) -> bool:
-        rows = zip(self.variables, self.views, strict=True)
-        return all(variable._data is view for variable, view in rows)
-
-    def _publish_anew(self) -> None:
+    def publish_anew(self) -> None:
+        """Give the variables arrays of their own."""
         self.published = [x.copy() for x in self.sources]
         if self.parts:
             whole = self.published[0]
@@ -549,13 +650,15 @@ class _Shared:
         for variable, view in zip(self.variables, self.views, strict=True):
             variable._data = view
 
+    def count(self) -> None:
+        self.counts = self._counts()
+
     def _counts(self) -> list[int]:
-        """How often each public array is referred to."""
-        return [sys.getrefcount(x) for x in (*self.views, *self.published)]
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+        """How often each public array is referred to; nothing if one is not public."""
+        for variable, view in zip(self.variables, self.views, strict=False):
+            if variable._data is not view:
+                return []
+        return list(map(sys.getrefcount, (*self.views, *self.published)))
 
 
 # ------------------------------------------------------------------------ printing

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import backend_of
 from ..operands import operand, shared
 from ..primitive import flat, fuse, linear
 from ..tensor import Tensor
@@ -25,7 +26,10 @@ def _scattered(xp: Any, x: Any, index: Any, shape: tuple[int, ...]) -> Any:
         out = xp.zeros(shape, np.float32 if half else x.dtype)
         xp.add.at(out, index, x)
         return out if not half else out.astype(x.dtype)
-    out = xp.zeros(shape, x.dtype)
+    if backend_of(x).notes:  # zeros that are noted, as what is written there is
+        out = xp.zeros_like(x, shape=shape)
+    else:
+        out = xp.zeros(shape, x.dtype)
     out[index] = x
     return out
 
