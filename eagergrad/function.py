@@ -7,11 +7,13 @@ calls replay without Python's work for ops, tape and gradients.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -281,7 +283,7 @@ def _capture(
         return wrap(found)
 
     args, kwargs = nest.map_structure(traced, (args, kwargs))
-    with _tracing:
+    with _tracing, _uncollected():
         known = set(VARIABLES)
         rows = [
             (variable, variable._data, Traced(trace, variable._data, False))
@@ -318,6 +320,21 @@ def _capture(
         variable._data = array.copy()
     captured = _Captured(program, nest.map_structure(_outline, result))
     return captured, captured.packed([x.copy() for x in results])
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for garbage, which a trace's many objects set off for nothing.
+
+    It takes a quarter of the time of a large capture.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _check_variables(known: set[int]) -> None:

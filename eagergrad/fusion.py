@@ -108,7 +108,7 @@ class _Fuser:
         exact: bool,
     ):
         self.instructions = instructions
-        self.exact = exact
+        self.forms = [_form(x, exact) for x in instructions]
         self.given = {id(x) for x in given}
         self.needed = {id(x) for x in needed}
         self.changing = [
@@ -125,7 +125,7 @@ class _Fuser:
     def piece(self, root: int) -> _Piece | None:
         """The largest piece that ends in an instruction, if it is worth a kernel."""
         instruction = self.instructions[root]
-        if _form(instruction, self.exact) is None:
+        if self.forms[root] is None:
             return None
         dtype = instruction.outputs[0].dtype
         if dtype not in _DTYPES:
@@ -161,7 +161,7 @@ class _Fuser:
     ) -> bool:
         """Whether only members read what an instruction makes, and as it is now."""
         instruction = self.instructions[i]
-        if _form(instruction, self.exact) is None:
+        if self.forms[i] is None:
             return False
         (out,) = instruction.outputs
         readers = self.readers.get(id(out), set())
@@ -218,12 +218,12 @@ class _Piece:
         self._fuser = fuser
         self._known: dict[int, str] = {}
         for i in members:
-            self._write(fuser.instructions[i])
+            self._write(i)
         names = [fuser.instructions[i].name.rpartition(".")[2] for i in members]
         self.name = "+".join(dict.fromkeys(names))
 
-    def _write(self, instruction: Instruction) -> None:
-        form = _form(instruction, self._fuser.exact)
+    def _write(self, i: int) -> None:
+        instruction, form = self._fuser.instructions[i], self._fuser.forms[i]
         assert form is not None
         names = [self._operand(x) for x in instruction.args]
         if kernel := _kernel_of(instruction):

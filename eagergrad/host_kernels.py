@@ -108,6 +108,7 @@ def find(name: str) -> Callable[..., Any] | None:
     return None
 
 
+@functools.cache
 def made(kernel: Kernel) -> Callable[..., Any]:
     """The ufunc of a kernel that is not in the catalogue; KernelError without one."""
     try:
@@ -116,7 +117,6 @@ def made(kernel: Kernel) -> Callable[..., Any]:
         raise KernelError(f"{kernel.name}: {error}") from error
 
 
-@functools.cache
 def compiled(name: str) -> Callable[..., Any]:
     """The ufunc of any kernel, also of one that NumPy's functions do as well."""
     return made(catalogue()[name])

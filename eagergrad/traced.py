@@ -354,11 +354,23 @@ def _numbers(args: Any) -> Any:
 
 def arrays_in(value: Any) -> list[Any]:
     """The arrays, traced or not, in a nested argument."""
-    if type(value) in (tuple, list):
-        return [array for item in value for array in arrays_in(item)]
-    if type(value) is dict:
-        return arrays_in(list(value.values()))
-    return [value] if isinstance(value, (np.ndarray, Traced)) else []
+    found: list[Any] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[Any]) -> None:
+    kind = type(value)
+    if kind is np.ndarray or kind is Traced:
+        found.append(value)
+    elif kind is tuple or kind is list:
+        for item in value:
+            _collect(item, found)
+    elif kind is dict:
+        for item in value.values():
+            _collect(item, found)
+    elif isinstance(value, np.ndarray):
+        found.append(value)
 
 
 class TraceBackend(Backend):
