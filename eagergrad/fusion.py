@@ -3,18 +3,22 @@
 An instruction whose only reader is elementwise too, of the same shape, is computed
 within that reader: one pass over memory instead of two, and nothing in between is
 stored.  What comes of it is a formula, compiled and called as the printed ones are.
+Where the last reader is a sum or a maximum, of all elements or along the last axis, the
+formula is computed within that, on rows.
 
-Sums, products and the like round as in NumPy, so that fusing them keeps every bit.
-Functions such as ``exp`` are those of kernels/functions.h, which differ from NumPy's by
-their stated errors, 2 units in the last place at most: ``exact`` leaves these alone.
+Arithmetic rounds as in NumPy, so that fusing it keeps every bit.  Functions such as
+``exp`` are those of kernels/functions.h, which differ from NumPy's by their stated
+errors, 2 units in the last place at most, and a fused sum adds up in another order, the
+same in every run: ``exact`` leaves both alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,22 +83,23 @@ def fuse(
     if host_kernels.problem() is not None:
         return list(instructions)
     fuser = _Fuser(instructions, given, needed, exact)
-    found = list(instructions)
-    inside: set[int] = set()  # what another instruction computes
+    found: list[Sequence[Instruction]] = [(x,) for x in instructions]
     for root in range(len(found) - 1, -1, -1):
-        if root in inside:
+        if not found[root]:  # another instruction computes it
             continue
         piece = fuser.piece(root)
         if piece is None:
             continue
         try:
-            found[root] = piece.instruction(instructions[root])
+            made = piece.instructions()
         except KernelError:  # as where no kernel can be compiled at all
             if host_kernels.mode() == "require":
                 raise
             continue
-        inside |= piece.members - {root}
-    return [x for i, x in enumerate(found) if i not in inside]
+        for i in piece.members:
+            found[i] = ()
+        found[root] = made
+    return [x for several in found for x in several]
 
 
 class _Fuser:
@@ -108,6 +113,7 @@ class _Fuser:
         exact: bool,
     ):
         self.instructions = instructions
+        self.exact = exact
         self.forms = [_form(x, exact) for x in instructions]
         self.given = {id(x) for x in given}
         self.needed = {id(x) for x in needed}
@@ -125,20 +131,26 @@ class _Fuser:
     def piece(self, root: int) -> _Piece | None:
         """The largest piece that ends in an instruction, if it is worth a kernel."""
         instruction = self.instructions[root]
+        last = root
         if self.forms[root] is None:
+            folded = None if self.exact else _folded(instruction)
+            if folded is None or self.readers.get(id(folded)) != {root}:
+                return None
+            last = self.maker.get(id(folded), -1)
+            if last < 0 or not self._may_join(last, {root}, root, folded):
+                return None
+        (out,) = self.instructions[last].outputs
+        if out.dtype not in _DTYPES:
             return None
-        dtype = instruction.outputs[0].dtype
-        if dtype not in _DTYPES:
-            return None
-        members = {root}
+        members = {last}
         # Makers of what members read, latest first: when one is looked at, all that
         # read it have been.
-        ahead = [-i for i in self._makers(root)]
+        ahead = [-i for i in self._makers(last)]
         heapq.heapify(ahead)
         seen = set(ahead)
         while ahead and len(members) < MOST_MEMBERS:
             i = -heapq.heappop(ahead)
-            if self._may_join(i, members, root, dtype):
+            if self._may_join(i, members, root, out):
                 members.add(i)
                 for maker in self._makers(i):
                     if -maker not in seen:
@@ -146,19 +158,18 @@ class _Fuser:
                         heapq.heappush(ahead, -maker)
         # without those that read what no kernel of this dtype reads
         while wrong := {
-            i for i in members if not self._reads_well(i, members, root, dtype)
+            i for i in members if not self._reads_well(i, members, last, out.dtype)
         }:
             members -= wrong
-            if root not in members:
+            if last not in members:
                 return None
-        if len(members) < 2:
-            return None
-        piece = _Piece(self, sorted(members), dtype)
-        return piece if 0 < len(piece.inputs) <= MOST_INPUTS else None
+        if last != root:
+            piece: _Piece = _Fold(self, sorted(members), self.instructions[root])
+        else:
+            piece = _Piece(self, sorted(members), self.instructions[root])
+        return piece if piece.fits() else None
 
-    def _may_join(
-        self, i: int, members: set[int], root: int, dtype: np.dtype[Any]
-    ) -> bool:
+    def _may_join(self, i: int, members: set[int], root: int, like: Array) -> bool:
         """Whether only members read what an instruction makes, and as it is now."""
         instruction = self.instructions[i]
         if self.forms[i] is None:
@@ -169,8 +180,8 @@ class _Fuser:
             not readers
             or not readers <= members
             or id(out) in self.needed
-            or out.dtype not in (dtype, np.bool_)
-            or out.shape != self.instructions[root].outputs[0].shape
+            or out.dtype not in (like.dtype, np.bool_)
+            or out.shape != like.shape
         ):
             return False
         reads = instruction.reads
@@ -188,10 +199,10 @@ class _Fuser:
         return [maker for maker in made if maker is not None and maker < i]
 
     def _reads_well(
-        self, i: int, members: set[int], root: int, dtype: np.dtype[Any]
+        self, i: int, members: set[int], last: int, dtype: np.dtype[Any]
     ) -> bool:
         instruction = self.instructions[i]
-        if i != root and not self.readers[id(instruction.outputs[0])] <= members:
+        if i != last and not self.readers[id(instruction.outputs[0])] <= members:
             return False
         return all(
             type(x) in (int, float)
@@ -210,8 +221,9 @@ class _Fuser:
 class _Piece:
     """Instructions as the lines of one formula."""
 
-    def __init__(self, fuser: _Fuser, members: list[int], dtype: np.dtype[Any]):
+    def __init__(self, fuser: _Fuser, members: list[int], last: Instruction):
         self.members = set(members)
+        self.last = last
         self.inputs: list[Array] = []
         self.lines: list[str] = []
         self.formulas: dict[str, str] = {}  # that are called, by name
@@ -229,9 +241,9 @@ class _Piece:
         if kernel := _kernel_of(instruction):
             self.formulas[kernel.name] = kernel.text
         (out,) = instruction.outputs
-        result = self._known[id(out)] = f"t{len(self.lines)}"
+        self.result = self._known[id(out)] = f"t{len(self.lines)}"
         kind = "bool" if out.dtype == bool else "T"
-        self.lines.append(f"    const {kind} {result} = {form.format(*names)};")
+        self.lines.append(f"    const {kind} {self.result} = {form.format(*names)};")
 
     def _operand(self, x: Any) -> str:
         if not isinstance(x, np.ndarray):
@@ -243,31 +255,156 @@ class _Piece:
             self.inputs.append(x)
         return self._known[id(x)]
 
-    def instruction(self, last: Instruction) -> Instruction:
+    def fits(self) -> bool:
+        """Whether it is worth a kernel, and can be one."""
+        return len(self.members) > 1 and 0 < len(self.inputs) <= MOST_INPUTS
+
+    def instructions(self) -> list[Instruction]:
         """The kernel's call in place of the last instruction."""
-        call = _compiled(self)
-        return Instruction(
-            self.name, call, tuple(self.inputs), {}, last.outputs, "fresh"
+        count = len(self.inputs)
+        arguments = ", ".join(f"T x{i}" for i in range(count))
+        body = "\n".join([*self.lines, f"    return {self.result};"])
+        head = f"  template <class T> EG_FN T operator()({arguments}) const {{"
+        text = f"{head}\n{body}\n  }}"
+        call = self._compiled("s" * count + ">s", text)
+        return [_fresh(self.name, call, self.inputs, self.last.outputs[0])]
+
+    def _compiled(self, operands: str, body: str) -> Callable[..., Any]:
+        text = f"struct NAME {{\n{body}\n}};"
+        whole = "\n\n".join([*self.formulas.values(), text])
+        name = f"fused_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+        return host_kernels.made(Kernel(name, operands, whole.replace("NAME", name)))
+
+
+class _Fold(_Piece):
+    """Instructions as what is added up, or the largest of which is found.
+
+    Along the last axis, whose elements are a row of the kernel's; of all elements, in
+    rows of a length that divides them.
+    """
+
+    def __init__(self, fuser: _Fuser, members: list[int], last: Instruction):
+        super().__init__(fuser, members, last)
+        (folded,) = last.reads
+        self.shape = folded.shape
+        self.whole = last.outputs[0].size == 1
+        self.fold = _FOLDS[last.call]
+        self.name += f"+{self.fold}"
+
+    def _is_row(self, x: Array) -> bool:
+        return bool(x.shape[-1:] == self.shape[-1:])
+
+    def fits(self) -> bool:
+        if not any(map(self._is_row, self.inputs)) or len(self.inputs) > MOST_INPUTS:
+            return False
+        return not self.whole or all(
+            x.shape == self.shape and x.flags.c_contiguous
+            if self._is_row(x)
+            else not x.ndim
+            for x in self.inputs
         )
 
+    def instructions(self) -> list[Instruction]:
+        """The kernel's call, the views it takes, and the fold of its results."""
+        found: list[Instruction] = []
 
+        def view(x: Array, function: Callable[..., Any], argument: Any) -> Array:
+            made: Array = function(x, argument)
+            name = function.__name__.strip("_")
+            found.append(
+                Instruction(name, function, (x, argument), {}, (made,), "view")
+            )
+            return made
+
+        length = _part(math.prod(self.shape)) if self.whole else self.shape[-1]
+        inputs = []
+        for x in self.inputs:
+            if self.whole and x.ndim:
+                x = view(x, np.ndarray.reshape, (-1, length))
+            elif x.ndim and not self._is_row(x):
+                x = view(x, np.ndarray.__getitem__, (..., 0))
+            inputs.append(x)
+        call = self._kernel()
+        (out,) = self.last.outputs
+        shape = () if self.whole else self.shape[:-1]
+        flat = out if out.shape == shape else out.reshape(shape)
+        if self.whole:
+            parts = np.empty(math.prod(self.shape) // length, out.dtype)
+            found.append(_fresh(self.name, call, inputs, parts))
+            found.append(_fresh(self.last.name, self.last.call, [parts], flat))
+        else:
+            found.append(_fresh(self.name, call, inputs, flat))
+        if flat is not out:
+            reshape = np.ndarray.reshape
+            arguments = flat, out.shape
+            found.append(Instruction("reshape", reshape, arguments, {}, (out,), "view"))
+        return found
+
+    def _kernel(self) -> Callable[..., Any]:
+        letters = ["n" if self._is_row(x) else "s" for x in self.inputs]
+        kinds = [f"class X{i}" for i, letter in enumerate(letters) if letter == "n"]
+        given = [f"X{i} r{i}" if x == "n" else f"T x{i}" for i, x in enumerate(letters)]
+        reads = [
+            f"      const T x{i} = r{i}[j];" for i, x in enumerate(letters) if x == "n"
+        ]
+        operands = f"{''.join(letters)}>s"
+        lines = [
+            f'  static constexpr char OPERANDS[] = "{operands}";',
+            f"  template <class T, class Lane, {', '.join(kinds)}>",
+            "  EG_FN void operator()(const Lane& lane, Index n,",
+            f"                        {', '.join(given)}, T& y) const {{",
+            f"    y = lane.template {self.fold}<T>(n, [&](Index j) {{",
+            *reads,
+            *[f"  {line}" for line in self.lines],
+            f"      return {self.result};",
+            "    });",
+            "  }",
+        ]
+        return self._compiled(operands, "\n".join(lines))
+
+
+def _fresh(
+    name: str, call: Callable[..., Any], inputs: Sequence[Array], out: Array
+) -> Instruction:
+    return Instruction(name, call, tuple(inputs), {}, (out,), "fresh")
+
+
+def _part(size: int) -> int:
+    """The length of rows that so many elements are folded in; the last are few."""
+    return next((n for n in _PARTS if size % n == 0 and size > n), size)
+
+
+def _folded(instruction: Instruction) -> Array | None:
+    """What a sum or a maximum folds, if it is that of all elements or of rows."""
+    options = instruction.kwargs
+    if (
+        instruction.kind != "fresh"
+        or not isinstance(instruction.call, Hashable)
+        or instruction.call not in _FOLDS
+        or len(instruction.args) != 1
+        or options.get("dtype") is not None
+        or not options.keys() <= {"axis", "dtype", "keepdims"}
+    ):
+        return None
+    (x,) = instruction.args
+    everything = instruction.call in (np.ndarray.sum, np.ndarray.max)
+    axis = options.get("axis", None if everything else 0)
+    if type(x) is not np.ndarray or not x.size or not x.ndim:
+        return None
+    given = range(x.ndim) if axis is None else (axis,) if type(axis) is int else axis
+    gone = {i % x.ndim for i in given}
+    return x if len(gone) == x.ndim or gone == {x.ndim - 1} else None
+
+
+_PARTS = (4096, 2048, 1024, 1000, 512, 500, 256, 250, 128, 125, 100, 64, 50)
+_FOLDS = {
+    np.add.reduce: "sum",
+    np.ndarray.sum: "sum",
+    np.maximum.reduce: "max",
+    np.ndarray.max: "max",
+}
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 MOST_INPUTS, MOST_MEMBERS = 12, 100
-
-
-def _compiled(piece: _Piece) -> Callable[..., Any]:
-    count = len(piece.inputs)
-    arguments = ", ".join(f"T x{i}" for i in range(count))
-    body = "\n".join(piece.lines)
-    text = (
-        "struct NAME {\n"
-        f"  template <class T> EG_FN T operator()({arguments}) const {{\n{body}\n"
-        f"    return t{len(piece.lines) - 1};\n  }}\n}};"
-    )
-    whole = "\n\n".join([*piece.formulas.values(), text])
-    name = f"fused_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
-    kernel = Kernel(name, "s" * count + ">s", whole.replace("NAME", name))
-    return host_kernels.made(kernel)
 
 
 def _form(instruction: Instruction, exact: bool) -> str | None:

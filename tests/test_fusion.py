@@ -111,3 +111,65 @@ def test_a_kernel_that_does_not_compile_is_done_without(monkeypatch):
     monkeypatch.setenv("EAGERGRAD_HOST_KERNELS", "require")
     with pytest.raises(KernelError, match="no such luck"):
         eg.function(lambda x: x * 2.0 + 1.0)(eg.tensor([3.0]))
+
+
+X, Y = (rng.normal(size=(100, 300)).astype("f4") for _ in "xy")
+
+
+@pytest.mark.parametrize(
+    ("f", "count"),
+    [
+        (lambda x, y: eg.sum((x - y) ** 2), 3),  # and that of the parts is two
+        (lambda x, y: eg.sum(x * 2.0 + 1.0, keepdims=True), 3),
+        (lambda x, y: eg.mean(eg.square(x - y), axis=-1), 2),
+        (lambda x, y: eg.max(x * y, axis=1, keepdims=True), 1),
+        (lambda x, y: eg.max(eg.abs(x - y)), 3),
+        (lambda x, y: eg.sum(eg.exp(x) * y[0], axis=-1), 1),
+        (lambda x, y: eg.sum(eg.tanh(x) * y[:, :1], axis=1), 1),
+        (lambda x, y: eg.sum(eg.tanh(x) * eg.sum(y), axis=1), 3),
+    ],
+)
+def test_sums_and_maxima_are_made_with_what_they_fold(f, count):
+    captured, x, y = eg.function(f), eg.tensor(X), eg.tensor(Y)
+    captured(y, x)
+    got, expected = captured(x, y), f(x, y)
+    assert calls(captured, x, y) == count
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    scale = np.abs(expected.numpy()).max()
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), atol=1e-6 * scale)
+    same(captured(x, y), got)
+    exact = eg.function(f, exact=True)
+    exact(y, x)
+    same(exact(x, y), expected)
+
+
+def summed_and_read(y):
+    return eg.sum(y) + y[0, 0]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: eg.sum(x.T * 2.0),  # would have to be laid out anew
+        lambda x: eg.sum(x * eg.ones((300,))),
+        lambda x: eg.sum(x * 2.0, axis=0),
+        lambda x: summed_and_read(x * 2.0),
+    ],
+)
+def test_other_sums_are_as_they_were(f):
+    captured, x = eg.function(f), eg.tensor(X)
+    captured(eg.tensor(Y))
+    np.testing.assert_allclose(captured(x).numpy(), f(x).numpy(), rtol=2e-6)
+    assert "+sum" not in str(captured.program(x))
+
+
+def test_nan_and_infinity_are_folded_as_by_numpy():
+    captured = eg.function(lambda x: (eg.max(x * 1.0, axis=-1), eg.sum(x * 1.0)))
+    captured(eg.zeros((2, 70)))
+    x = np.zeros((2, 70))
+    x[0, 3], x[1] = np.nan, -np.inf
+    largest, total = captured(eg.tensor(x))
+    assert largest.tolist()[1] == -np.inf
+    assert np.isnan(largest.numpy()[0])
+    assert np.isnan(total.item())
