@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from . import host_kernels
+from .blocks import WORTH, Blocks
 from .errors import KernelError
 from .formulas import RENAMED, VECTORISED, number
 from .kernels import Kernel, catalogue
@@ -80,8 +81,6 @@ def fuse(
     ``given`` are the arrays that change from run to run, ``needed`` those that must
     still be made.
     """
-    if host_kernels.problem() is not None:
-        return list(instructions)
     fuser = _Fuser(instructions, given, needed, exact)
     found: list[Sequence[Instruction]] = [(x,) for x in instructions]
     for root in range(len(found) - 1, -1, -1):
@@ -113,8 +112,9 @@ class _Fuser:
         exact: bool,
     ):
         self.instructions = instructions
-        self.exact = exact
-        self.forms = [_form(x, exact) for x in instructions]
+        self.compiled = host_kernels.problem() is None
+        self.exact = exact or not self.compiled
+        self.forms = [_form(x, exact and self.compiled) for x in instructions]
         self.given = {id(x) for x in given}
         self.needed = {id(x) for x in needed}
         self.changing = [
@@ -163,10 +163,8 @@ class _Fuser:
             members -= wrong
             if last not in members:
                 return None
-        if last != root:
-            piece: _Piece = _Fold(self, sorted(members), self.instructions[root])
-        else:
-            piece = _Piece(self, sorted(members), self.instructions[root])
+        kind = _Blocked if not self.compiled else _Piece if last == root else _Fold
+        piece = kind(self, sorted(members), instruction)
         return piece if piece.fits() else None
 
     def _may_join(self, i: int, members: set[int], root: int, like: Array) -> bool:
@@ -274,6 +272,18 @@ class _Piece:
         whole = "\n\n".join([*self.formulas.values(), text])
         name = f"fused_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
         return host_kernels.made(Kernel(name, operands, whole.replace("NAME", name)))
+
+
+class _Blocked(_Piece):
+    """Instructions as calls on blocks, where no kernel is compiled."""
+
+    def fits(self) -> bool:
+        return super().fits() and self.last.outputs[0].size >= WORTH
+
+    def instructions(self) -> list[Instruction]:
+        steps = [self._fuser.instructions[i] for i in sorted(self.members)]
+        call = Blocks(steps, self.inputs)
+        return [_fresh(self.name, call, self.inputs, self.last.outputs[0])]
 
 
 class _Fold(_Piece):

@@ -73,16 +73,16 @@ class Run:
     def __call__(self) -> None:
         self._sequence(*self._bounds)
 
-    def pointers(self, array: Array) -> Callable[[int], None]:
-        """A function that moves operands in an array's memory to a new address."""
+    def pointers(self, array: Array) -> Callable[[Array], None]:
+        """A function that has operands in an array's memory lie in another like it."""
         start = address(array)
         at = np.array(self._places, np.intp)
         offsets = self._words[at] - start
         inside = (0 <= offsets) & (offsets < array.nbytes)
         at, offsets = at[inside], offsets[inside]
 
-        def move(to: int) -> None:
-            self._words[at] = offsets + to
+        def move(to: Array) -> None:
+            self._words[at] = offsets + address(to)
 
         return move
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import Blocks
 from .fusion import fuse
 from .loops import Call, Run, address, calls_of
 from .tensor import Variable
@@ -42,15 +43,20 @@ class Program:
         self.guards = trace.guards
         needed = [*results, *(array for _, array in written)]
         variables = [x for _, x in read]
-        kept = _needed(trace.instructions, needed)
-        fused = _counted_first(fuse(kept, [*inputs, *variables], needed, exact))
+        alive = _needed(trace.instructions, needed)
+        fused = _counted_first(fuse(alive, [*inputs, *variables], needed, exact))
         plan = _Plan(fused, inputs, variables, needed)
         # of the program's own arrays: those of the trace are let go
         self.instructions = [plan.placed(instruction) for instruction in fused]
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
         self._runs = plan.grouped()
-        self._in = [_Input(plan.place(x), plan.moves(x)) for x in inputs]
+        returned = {id(plan.roots.of(x)) for x in needed}
+        read_there = [plan.moves(x) if id(x) not in returned else [] for x in inputs]
+        self._in = [
+            _Input(plan.place(x), moves)
+            for x, moves in zip(inputs, read_there, strict=True)
+        ]
         moved = [plan.moves(x) if _only(x, needed, plan) else [] for x in results]
         self._out = [
             _Result(plan.place(x), moves)
@@ -191,46 +197,43 @@ def _counted_first(instructions: Sequence[Instruction]) -> list[Instruction]:
 LARGE = 2**16  # bytes from which inputs and results are not copied, if that can be
 
 
+Move = Callable[[Array], None]  # lets calls use another array in place of one
+
+
 class _Input:
     """The place of an input: it is copied there, or read where it lies."""
 
-    def __init__(self, array: Array, moves: list[Callable[[int], None]]):
+    def __init__(self, array: Array, moves: list[Move]):
         self.array = array
         self.moves = moves
-        self.at = address(array) if moves else 0
 
     def take(self, x: Array) -> None:
         """Read an input where it lies, if it lies as the place does."""
-        at = address(self.array)
-        if x.strides == self.array.strides and x.flags.aligned:
-            at = address(x)
-        else:
+        if x.strides != self.array.strides or not x.flags.aligned:
             self.array[...] = x
-        if at != self.at:
-            for move in self.moves:
-                move(at)
-            self.at = at
+            x = self.array
+        for move in self.moves:
+            move(x)
 
 
 class _Result:
     """The place of a result: it is copied from there, or made where it is to stay."""
 
-    def __init__(self, array: Array, moves: list[Callable[[int], None]]):
+    def __init__(self, array: Array, moves: list[Move]):
         self.array = array
         self.moves = moves
 
     def begin(self) -> Array:
         """The array that the calls will fill."""
         made = np.empty_like(self.array)
-        at = address(made)
         for move in self.moves:
-            move(at)
+            move(made)
         return made
 
 
 def _only(array: Array, needed: Sequence[Array], plan: _Plan) -> bool:
-    """Whether no other result shares the array's memory."""
-    root = plan.roots.of(array)
+    """Whether an instruction makes the array, and no other result shares its memory."""
+    root = plan.roots.root.get(id(array))
     return root is array and sum(plan.roots.of(x) is root for x in needed) == 1
 
 
@@ -251,7 +254,8 @@ class _Plan:
         self.places: dict[int, Array] = {}
         self.calls: list[Call | Callable[[], Any]] = []
         self._runs: list[Run] = []
-        self._fixed: set[int] = set()  # the roots of what steps in Python use or change
+        self._found: list[Callable[[], Any]] = []
+        self._fixed: set[int] = set()  # the roots whose arrays must stay where they are
         for x in (*inputs, *variables):
             self.places[id(x)] = x
         self.joined = _joined(instructions, self.roots, variables, results, self.places)
@@ -332,32 +336,61 @@ class _Plan:
                 if instruction.kind == "inplace":
                     self._fixed |= {id(self.roots.of(x)) for x in arrays}
                 return
-        self.calls.append(self._bound(instruction))
-        self._fixed |= {id(self.roots.of(x)) for x in arrays}
+        call = self._bound(instruction)
+        self.calls.append(call)
+        direct: list[Any] = []
+        if isinstance(call, partial) and instruction.kind == "fresh":
+            direct = [*call.args, *call.keywords.values()]
+        for x in arrays:
+            root = self.roots.of(x)
+            if root is not x or not any(self.place(x) is y for y in direct):
+                self._fixed.add(id(root))
 
     def grouped(self) -> list[Callable[[], Any]]:
         """The steps, with calls of loops that follow each other as one run."""
-        found: list[Callable[[], Any]] = []
         for of_loops, steps in itertools.groupby(
             self.calls, lambda step: isinstance(step, Call)
         ):
             if of_loops:
-                self._runs.append(Run([x for x in steps if isinstance(x, Call)]))
-                found.append(self._runs[-1])
+                self._found.append(Run([x for x in steps if isinstance(x, Call)]))
             else:
-                found += [x for x in steps if not isinstance(x, Call)]
-        return found
+                self._found += [x for x in steps if not isinstance(x, Call)]
+        return self._found
 
-    def moves(self, array: Array) -> list[Callable[[int], None]]:
-        """How to let the runs use other memory for a large array; none if they can't.
+    def moves(self, array: Array) -> list[Move]:
+        """How to let the steps use another array for a large one; none if they can't.
 
-        That is so where steps in Python use it, and where something is changed in
-        place, which may be somebody's own.
+        That is so where a step in Python uses a view of it, and where something is
+        changed in place, which may be somebody's own.
         """
         root = self.roots.of(array)
         if root is not array or array.nbytes < LARGE or id(array) in self._fixed:
             return []
-        return [run.pointers(self.place(array)) for run in self._runs]
+        place = self.place(array)
+        found = []
+        for i, step in enumerate(self._found):
+            if isinstance(step, Run):
+                found.append(step.pointers(place))
+            elif isinstance(step, partial):
+                found += self._rebinding(i, step, place)
+        return found
+
+    def _rebinding(self, i: int, step: partial[Any], place: Array) -> list[Move]:
+        """How to let a step in Python use another array, if it uses this one."""
+        places = [k for k, x in enumerate(step.args) if x is place]
+        names = [name for name, x in step.keywords.items() if x is place]
+        if not places and not names:
+            return []
+        steps = self._found
+
+        def move(x: Array) -> None:
+            args, keywords = list(steps[i].args), dict(steps[i].keywords)  # type: ignore[attr-defined]
+            for k in places:
+                args[k] = x
+            keywords |= dict.fromkeys(names, x)
+            steps[i] = partial(step.func, *args, **keywords)
+
+        return [move]
 
     def place(self, array: Array) -> Array:
         """Where an array of the trace lies in the program; a constant is itself."""
@@ -425,9 +458,13 @@ def _into(
 ) -> Callable[[], Any] | None:
     """A call that writes its result into ``outs`` without a copy, if there is one."""
     if isinstance(function, np.ufunc):
-        if kwargs or function in _TWO_ONLY:
+        if len(outs) == 1 and (kwargs or function in _TWO_ONLY):
+            return partial(function, *args, out=outs[0], **kwargs)
+        if kwargs:
             return partial(function, *args, out=tuple(outs), **kwargs)
         return partial(function, *args, *outs)
+    if isinstance(function, Blocks):
+        return partial(function, *args, out=outs[0])
     if function is np.ndarray.dot:
         return partial(np.dot, *args, outs[0])
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
