@@ -42,13 +42,21 @@ def _matmul_b(g: Any, a: Any, like: Any) -> Any:
         return expand_dims(a, -1) * expand_dims(g, -2)  # (k, 1) (..., 1, n)
     if len(like.shape) == 1:
         return sum(expand_dims(g, -1) * a, -2)  # (..., n, 1) (..., n, k) -> (..., k)
+    if len(like.shape) == 2:  # one product, not a sum of one for each matrix of a
+        a, g = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
     return matmul(swapaxes(a, -1, -2), g)
 
 
 def _matmul(a: Any, b: Any) -> Any:
     # matmul is a generalised ufunc; for two matrices dot makes the same BLAS call
     # without the ufunc's iterator
-    return a.dot(b) if a.ndim == 2 == b.ndim else np.matmul(a, b)
+    if b.ndim == 2:
+        if a.ndim == 2:
+            return a.dot(b)
+        if a.ndim > 2 and a.flags.c_contiguous and a.size:  # as one matrix
+            y = a.reshape(-1, a.shape[-1]).dot(b)
+            return y.reshape(*a.shape[:-1], b.shape[-1])
+    return np.matmul(a, b)
 
 
 matmul = bilinear(
