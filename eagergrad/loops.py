@@ -417,13 +417,37 @@ def copied(source: Array, to: Array) -> Call | None:
         return None
     if to.itemsize not in _SIZES or np.may_share_memory(source, to):
         return None
-    loops = (ctypes.c_void_p * len(_SIZES)).in_dll(_library(), "eg_copies")
-    loop = loops[_SIZES.index(to.itemsize)]
-    over = [_over(x.shape, x.strides, to.shape) for x in (source, to)]
-    return _call(loop or 0, 0, [source, to], to.shape, over)
+    return _by_size("eg_copies", [source, to])
 
 
 _SIZES = (1, 2, 4, 8, 16)
+
+
+def _by_size(name: str, operands: list[Array]) -> Call | None:
+    """A call of the loop for numbers of the size of the last operand's."""
+    to = operands[-1]
+    loops = (ctypes.c_void_p * len(_SIZES)).in_dll(_library(), name)
+    loop = loops[_SIZES.index(to.itemsize)] or 0
+    over = [_over(x.shape, x.strides, to.shape) for x in operands]
+    return _call(loop, 0, operands, to.shape, over)
+
+
+def _where(out: Array, condition: Any, *choices: Any) -> list[Call] | None:
+    if type(condition) is not np.ndarray or condition.dtype != bool:
+        return None
+    given = [
+        np.asarray(x, out.dtype) if type(x) in (int, float, bool) else x
+        for x in choices
+    ]
+    arrays = [condition, *given, out]
+    if any(type(x) is not np.ndarray or not _serves(x) for x in arrays):
+        return None
+    if any(x.dtype != out.dtype for x in given) or out.itemsize > 8:
+        return None
+    if any(np.may_share_memory(x, out) for x in arrays[:-1]):
+        return None
+    call = _by_size("eg_choices", arrays)
+    return None if call is None else [call]
 
 
 def _copies(*pairs: tuple[Any, Array]) -> list[Call] | None:
@@ -507,6 +531,7 @@ _MAKERS: dict[Any, Callable[..., list[Call] | None]] = {
         _copy,
     ),
     np.ascontiguousarray: _copy,
+    np.where: _where,
 }
 _WRITERS: dict[Any, Callable[..., list[Call] | None]] = {
     np.copyto: lambda to, source: _copies((source, to)),

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "host.h"
@@ -54,6 +55,39 @@ void copied(char** a, const Index* count, const Index* step, void*) {
   for (Index i = 0; i < n; ++i) std::memcpy(a[1] + i * step[1], a[0] + i * step[0], SIZE);
 }
 
+// condition ? x : y, whatever the bits mean.
+template <class T>
+void chosen(char** a, const Index* count, const Index* step, void*) {
+  const Index n = count[0], size = sizeof(T);
+  const auto dense = [&](int k) { return step[k] == size || step[k] == 0; };
+  const auto truth = reinterpret_cast<const unsigned char*>(a[0]);
+  if (step[0] == 1 && step[3] == size && dense(1) && dense(2)) {
+    const auto to = reinterpret_cast<T*>(a[3]);
+    const auto fill = [&](auto x, auto y) {
+#pragma GCC ivdep
+      for (Index i = 0; i < n; ++i) to[i] = truth[i] ? x(i) : y(i);
+    };
+    const auto row = [](const char* from) {
+      return [x = reinterpret_cast<const T*>(from)](Index i) { return x[i]; };
+    };
+    const auto number = [](const char* from) {
+      return [x = *reinterpret_cast<const T*>(from)](Index) { return x; };
+    };
+    if (step[1] && step[2])
+      fill(row(a[1]), row(a[2]));
+    else if (step[1])
+      fill(row(a[1]), number(a[2]));
+    else if (step[2])
+      fill(number(a[1]), row(a[2]));
+    else
+      fill(number(a[1]), number(a[2]));
+    return;
+  }
+  for (Index i = 0; i < n; ++i)
+    std::memcpy(a[3] + i * step[3],
+                truth[i * step[0]] ? a[1] + i * step[1] : a[2] + i * step[2], size);
+}
+
 }  // namespace eg
 
 extern "C" __attribute__((visibility("default"))) void eg_sequence(const eg::Index* at,
@@ -62,7 +96,11 @@ extern "C" __attribute__((visibility("default"))) void eg_sequence(const eg::Ind
   eg::forget_flags();
 }
 
-// Of 1, 2, 4, 8 and 16 bytes.
+// Each of numbers of 1, 2, 4 and 8 bytes, and copies of 16.
 extern "C" __attribute__((visibility("default"))) const eg::Loop eg_copies[];
 const eg::Loop eg_copies[] = {eg::copied<1>, eg::copied<2>, eg::copied<4>,
                               eg::copied<8>, eg::copied<16>};
+
+extern "C" __attribute__((visibility("default"))) const eg::Loop eg_choices[];
+const eg::Loop eg_choices[] = {eg::chosen<std::uint8_t>, eg::chosen<std::uint16_t>,
+                               eg::chosen<std::uint32_t>, eg::chosen<std::uint64_t>};
