@@ -108,7 +108,16 @@ def sweep(
                             give(parent, dx)
             elif plain == 1:
                 # One or two rules over buffers: nearly every op of all programs.
-                give(inputs[0], op.lowered[type(g)][0](g, *node.saved))
+                parent = inputs[0]
+                if op.adds is None:
+                    give(parent, op.lowered[type(g)][0](g, *node.saved))
+                elif parent not in owned or not op.adds(
+                    cotangents[parent], g, *node.saved
+                ):
+                    first = parent not in cotangents
+                    give(parent, op.lowered[type(g)][0](g, *node.saved))
+                    if first and parent in cotangents:
+                        owned.add(parent)
             else:
                 a, b = inputs
                 saved_a, saved_b = node.saved

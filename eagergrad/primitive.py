@@ -61,6 +61,7 @@ class Op:
     """One row of the op table."""
 
     __slots__ = (
+        "adds",
         "arity",
         "arrays",
         "composed",
@@ -128,6 +129,9 @@ class Op:
         self.keeps = params[-1:] == ("kept",)
         self.several = several  # returns a tuple of arrays
         self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
+        # adds(total, g, ...) -> bool: add the rule's value to a buffer of the sweep's
+        # own, which may take far less than making it; False where that cannot be done
+        self.adds: Callable[..., bool] | None = None
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
@@ -343,11 +347,17 @@ def linear(
     transpose: Rule,
     forward: Callable[..., Any],
     numpy: Callable[..., Any] | None = None,
+    adds: Callable[..., bool] | None = None,
 ) -> Any:
-    """Declare an op that is linear in its one array argument; its JVP is itself."""
+    """Declare an op that is linear in its one array argument; its JVP is itself.
+
+    ``adds(total, g, ...)``, with what the transpose reads, adds what that would return
+    to a buffer, or returns False.
+    """
     arrays, params = _signature(forward)
     op = Op(name, "linear", forward, arrays, params, numpy=numpy)
     op.set_rules((transpose,), joint=arrays[0].endswith("*"))
+    op.adds = adds
     return _published(op, op.entry, "")
 
 

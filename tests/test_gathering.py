@@ -344,3 +344,35 @@ def test_forward_mode():
         expected = (f(primal + h * v) - f(primal - h * v)).numpy() / (2 * h)
         got = accumulator.jvp(y).numpy()
         np.testing.assert_allclose(got, expected, 1e-6, 1e-6)
+
+
+def test_gradients_of_parts_add_up_in_one_array():
+    x = eg.tensor(np.arange(12.0).reshape(4, 3))
+
+    def gradient(x):
+        with eg.GradientTape() as tape:
+            tape.watch(x)
+            y = eg.sum(x[0]) + 2.0 * eg.sum(x[1:3]) + 5.0 * x[2, 1]
+            y = y + 7.0 * eg.sum(x[..., 0]) + 3.0 * eg.sum(x[[0, 0]])
+            y = y + 11.0 * x[-1, None, 2][0] + eg.sum(x[::-2, 1:])
+        return tape.gradient(y, x)
+
+    expected = [[14.0, 7.0, 7.0], [9.0, 3.0, 3.0], [9.0, 7.0, 2.0], [7.0, 1.0, 12.0]]
+    assert gradient(x).tolist() == expected
+    captured = eg.function(gradient)
+    captured(eg.zeros((4, 3)))
+    assert captured(x).tolist() == expected
+    names = [i.name for i in captured.program(x).instructions]
+    assert sum("zeros" in name for name in names) <= 2  # one is for the index array
+
+
+def test_a_part_is_not_added_to_what_somebody_else_holds():
+    x, seed = eg.tensor([1.0, 2.0, 3.0]), eg.ones((3,))
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * 1.0
+        z = eg.stack([y[0], y[1]])
+    held = tape.gradient([y, z], x, [seed, eg.ones((2,))])
+    assert held.tolist() == [2.0, 2.0, 1.0]
+    assert seed.tolist() == [1.0, 1.0, 1.0]
+    assert tape.gradient([y, z], x, [seed, eg.ones((2,))]).tolist() == [2.0, 2.0, 1.0]

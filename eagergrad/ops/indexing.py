@@ -13,10 +13,24 @@ from ..tensor import Tensor
 from .reductions import is_half
 from .shapes import _axis, reshape
 
+
+def _added(total: Any, g: Any, like: Any, index: Any) -> bool:
+    """Add g to the part of an array that it is the gradient of, if that is a view."""
+    parts = index if type(index) is tuple else (index,)
+    if any(type(i) not in _VIEWING for i in parts) or total.shape != like.shape:
+        return False
+    part = total[parts if ... in parts else (*parts, ...)]  # an array for one element
+    part += g
+    return True
+
+
+_VIEWING = frozenset((slice, int, type(None), type(...)))
+
 _getitem = linear(
     "getitem",
     transpose=lambda g, like, index: _scatter_add(g, index, like.shape),
     forward=lambda xp, x, index: x[index],
+    adds=_added,
 )
 
 
