@@ -48,6 +48,7 @@ from .device import device as device
 from .errors import DTypeWarning as DTypeWarning
 from .forward import ForwardAccumulator as ForwardAccumulator
 from .function import function as function
+from .gemm import matmul_precision as matmul_precision
 from .gradient_tape import GradientTape as GradientTape
 from .gradient_tape import UnconnectedGradients as UnconnectedGradients
 from .gradients import gradients_function as gradients_function

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import primitive
-from .device import BUFFERS, Device, backend_of, out_of_memory
+from .device import BUFFERS, Device, backend_of, device_of, out_of_memory
 from .errors import DeviceError, DTypeError, GradientError, NaNError
 from .operands import cast
 from .ops.creation import zeros
@@ -133,7 +133,9 @@ def sweep(
                 else:
                     node.release()
     except MemoryError as error:
-        raise out_of_memory(error, f"the gradient of {op.name}", g) from error
+        piece = next(x for x in g if x is not None) if type(g) is list else g
+        device = piece.device if lift else device_of(piece)
+        raise out_of_memory(error, f"the gradient of {op.name}", device) from error
     cotangents.update(found)
     return cotangents
 

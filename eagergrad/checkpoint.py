@@ -19,7 +19,7 @@ import numpy as np
 
 from .device import Device
 from .errors import CheckpointError, DTypeError
-from .tensor import Tensor
+from .tensor import Tensor, to_buffer, wrap
 
 __all__ = ["load", "save"]
 
@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str], device: Device | str | None = None) -> An
             f"load: {os.fspath(path)} is not a whole safetensors file: {error}"
         ) from error
     tensors = {
-        name: Tensor(_to_array(path, name, entry), device=device)
+        name: wrap(to_buffer(_to_array(path, name, entry), None, device, name="load"))
         for name, entry in sorted(entries, key=lambda item: item[0])  # else random
     }
     # deserialize has checked the header, but does not return the metadata in it.

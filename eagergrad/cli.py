@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import eagergrad as eg
 
-from . import cuda_kernels, host_kernels, runs
+from . import cuda_kernels, gemm, host_kernels, runs
 from .device import report, resolve
 from .errors import EagergradError, KernelError
 from .training import MODELS, Config, Epoch, train
@@ -211,6 +211,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
         *report(),
         *host_kernels.report(),
         *cuda_kernels.report(),
+        *gemm.report(),
     ]
     indent = max(len(label) for label, _ in rows) + 2
     for label, text in rows:

@@ -11,10 +11,11 @@ from __future__ import annotations
 class Counters:
     """Counts since the last ``clear``, of this process.
 
-    launches: kernels of this project that were started; what CuPy starts for a composed
-    op is its own.  allocations: buffers made for their results.  copies: arrays copied
-    between host and device, or between devices, of ``bytes`` bytes together.  syncs:
-    how often the host waited for a device, which a copy to the host does.
+    launches: kernels of this project, and products of matrices, that were started; what
+    CuPy starts for a composed op is its own.  allocations: buffers made for their
+    results.  copies: arrays copied between host and device, or between devices, of
+    ``bytes`` bytes together.  syncs: how often the host waited for a device, which a
+    copy to the host does.
     """
 
     __slots__ = ("allocations", "bytes", "copies", "launches", "syncs")

@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -61,6 +62,10 @@ class Device:
         if native is not None:
             native.__exit__(*exc)
 
+    def allocating(self, what: str) -> Allocating:
+        """The same context manager, for something that takes memory; see there."""
+        return Allocating(self, what)
+
     def __repr__(self) -> str:
         return f"Device({self.name!r})"
 
@@ -76,6 +81,31 @@ class Device:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+class Allocating:
+    """A block that makes something on a device, which is its library's current one.
+
+    A device without room is told of once, by an OutOfMemoryError that says ``what``.
+    """
+
+    __slots__ = ("device", "what")
+
+    def __init__(self, device: Device, what: str):
+        self.device = device
+        self.what = what
+
+    def __enter__(self) -> None:
+        if self.device is not CPU:  # which NumPy does not ask for: saves 0.9 us
+            self.device.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> None:
+        if self.device is not CPU:
+            self.device.__exit__(kind, error, trace)
+        if error is not None and isinstance(error, MemoryError):
+            raise out_of_memory(error, self.what, self.device) from error
 
 
 class Backend:
@@ -177,7 +207,10 @@ class CupyDriver:
         self.cuda = cupy.cuda
         self.empty = cupy.empty
         self.buffer = cupy.ndarray
+        self.contiguous = cupy.ascontiguousarray
+        self.broadcast_to = cupy.broadcast_to
         self.pool = cupy.get_default_memory_pool
+        self.of_thread = threading.local()  # what each thread keeps of its own
         self.modules: dict[int, Any] = {}  # by device; or why there is none
 
     def device(self, buffers: Sequence[Any]) -> int:
@@ -208,28 +241,43 @@ class CupyDriver:
     def live(self) -> int:
         return self.pool().used_bytes()  # type: ignore[no-any-return]
 
+    def free(self) -> None:
+        self.pool().free_all_blocks()
+
+    def full(self, error: MemoryError) -> bool:
+        """Whether it is the GPU that has no room."""
+        return isinstance(error, self.cuda.memory.OutOfMemoryError)
+
+    def stream(self) -> Any:
+        return self.cuda.get_current_stream()
+
+    def version(self) -> int:
+        return self.cuda.runtime.runtimeGetVersion() // 1000  # type: ignore[no-any-return]
+
     def launch(
         self, function: Any, blocks: int, threads: int, arguments: Sequence[Any]
     ) -> None:
-        stream = self.cuda.get_current_stream()
-        function((blocks,), (threads,), arguments, 0, stream)
+        function((blocks,), (threads,), arguments, 0, self.stream())
 
 
-def out_of_memory(error: MemoryError, what: str, buffer: Any) -> MemoryError:
-    """A GPU's error, restated with what was computed, and the bytes asked and in use.
+def out_of_memory(error: MemoryError, what: str, device: Device) -> OutOfMemoryError:
+    """A device's error, restated with what was computed, and the bytes asked for.
 
     CuPy has by then given back what it kept in reserve, collected garbage, and tried
     again; the caller need only drop what it does not need, and go on.
     """
     if isinstance(error, OutOfMemoryError):
         return error
-    driver = backend_of(buffer).driver
-    if driver is None:
-        error.add_note(what)
-        return error
+    drivers = {kind: x.driver for kind, x in BACKENDS.items() if x.driver is not None}
+    kind = next((kind for kind in drivers if drivers[kind].full(error)), None)
+    if kind is None:
+        return OutOfMemoryError(f"{what}: cpu has no room: {error or 'out of memory'}")
+    driver = drivers[kind]
+    if device.kind != kind:  # what lies there was moved
+        device = _named(kind, driver.device(()))
     asked = re.search(r"\d[\d,]*", str(error))
     return OutOfMemoryError(
-        f"{what}: {device_of(buffer)} has no room for {asked and asked[0]} bytes more; "
+        f"{what}: {device} has no room for {asked and asked[0]} bytes more; "
         f"{driver.live():,} bytes are in use"
     )
 

@@ -12,7 +12,7 @@
     |-- NaNError         (ArithmeticError)  raised under ``debug(nan_check=True)``
     |-- KernelError      (RuntimeError)  kernels that are required and cannot be had
     |-- CaptureError     (RuntimeError)  a function that cannot become a program
-    |-- OutOfMemoryError (MemoryError)   a GPU has no room for what an op makes
+    |-- OutOfMemoryError (MemoryError)   a device has no room for what is made
     |-- DataError        (ValueError)    a data set file that is missing or malformed
     `-- CheckpointError  (ValueError)    a checkpoint file that cannot be read
 
@@ -74,7 +74,7 @@ class CaptureError(EagergradError, RuntimeError):
 
 
 class OutOfMemoryError(EagergradError, MemoryError):
-    """A GPU without room for the result of an operation."""
+    """A device without room for the result of an operation."""
 
 
 class DataError(EagergradError, ValueError):

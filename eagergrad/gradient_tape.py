@@ -11,7 +11,7 @@ import numpy as np
 
 from . import nest
 from .backward import sweep
-from .device import backend_of
+from .device import backend_of, device_of, out_of_memory
 from .errors import (
     DeviceError,
     DTypeError,
@@ -438,7 +438,10 @@ def _ones(y: Tensor, lift: bool) -> Any:
     if type(data) is np.ndarray and not data.ndim and data.dtype.char in _ONE:
         ones = _ONE[data.dtype.char]
     else:
-        ones = backend_of(data).xp.ones_like(data)
+        try:
+            ones = backend_of(data).xp.ones_like(data)
+        except MemoryError as error:
+            raise out_of_memory(error, "gradient", device_of(data)) from error
     return wrap(ones) if lift else ones
 
 

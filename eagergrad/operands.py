@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .device import BUFFERS, device_of, out_of_memory
+from .device import BUFFERS, Device, device_of, out_of_memory
 from .errors import (
     DeviceError,
     DTypeError,
@@ -197,8 +197,9 @@ def explained(
         text = "expected real numbers; take real(x), imag(x) or absolute(x)"
     message = f"{op.name}: {text}: {what}"
     if isinstance(error, MemoryError):
-        tensor = next(x for x in inputs if isinstance(x, Tensor))
-        return out_of_memory(error, f"{op.name}: {what}", tensor._data)
+        goes_to = [x for x in params if isinstance(x, Device)]
+        lies_on = [x.device for x in inputs if isinstance(x, Tensor)]
+        return out_of_memory(error, f"{op.name}: {what}", (goes_to or lies_on)[0])
     if isinstance(error, IndexError):
         return IndexError(message)
     if isinstance(error, np.linalg.LinAlgError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,8 @@ class Group:
         self.variables = variables
         self.places = places  # of their gradients among all
         self.dtype = dtype = variables[0].dtype
+        self.device = device
         self.xp = device.backend.xp
-        self.current = device.backend.native(device) or nullcontext()
         # half types keep their state, and do their arithmetic, in float32
         self.wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
         ends = np.cumsum([v.size for v in variables]).tolist()
@@ -49,6 +48,7 @@ class Group:
         self.shapes = [v.shape for v in variables]
         self.views: list[Any] = [None] * len(variables)  # what the variables were given
         self.flat: Any = None  # what those are views of
+        self.spare: Any = None  # memory of an update, for one more array
         self.step = 0
         self.kernel: Any = None  # makes the whole update in one pass
         self.factors: list[Any] = []  # arrays for the numbers it takes, on the CPU
@@ -63,8 +63,30 @@ class Group:
                 self.flat = self.xp.concatenate(values, axis=None)
                 return
 
-    def store(self, flat: Any) -> None:
-        """Give the variables their new values."""
+    def room(self) -> Any:
+        """A buffer for new values that are made in another dtype; None for others."""
+        if self.dtype == self.wide:
+            return None
+        return self.xp.empty(self.parts[-1].stop, self.dtype)
+
+    def reserve(self) -> None:
+        """Take the memory of ``scaled`` beforehand."""
+        size = self.parts[-1].stop
+        length = min(size, _BLOCK) if self.xp is np else size
+        self.spare = self.xp.empty(length, self.wide)
+
+    def scaled(self, w: Any, factor: float) -> Any:
+        """factor w, in memory that the next call uses again."""
+        if self.spare is None:
+            self.reserve()
+        return self.xp.multiply(w, self.scalar(factor), self.spare[: w.size])
+
+    def store(self, flat: Any, room: Any = None) -> None:
+        """Give the variables their new values, in a buffer of ``room`` if need be."""
+        self.spare = None
+        if room is not None:
+            room[...] = flat
+            flat = room
         self.flat = flat if flat.dtype == self.dtype else flat.astype(self.dtype)
         rows = zip(self.variables, self.parts, self.shapes, strict=True)
         self.views = [self.flat[part].reshape(shape) for _, part, shape in rows]
@@ -131,6 +153,7 @@ class Optimizer:
 
     _slots: tuple[str, ...] = ()
     _kernel = ""
+    weight_decay = 0.0
 
     def __init_subclass__(cls) -> None:
         if "_update" in vars(cls) and "_factors" not in vars(cls):
@@ -151,7 +174,8 @@ class Optimizer:
 
         A pair whose gradient is None is left out: its variable and state stay.  Raises
         ValueError for a gradient of another shape or on another device, TypeError for
-        another dtype or for something that is no Variable, before anything is changed.
+        another dtype or for something that is no Variable, and OutOfMemoryError (a
+        MemoryError) for a device without room, before anything is changed.
         """
         pairs = [pair for pair in pairs if pair[0] is not None]
         if not pairs:
@@ -164,8 +188,10 @@ class Optimizer:
             self._regroup([variable for _, variable in pairs])
             self._order = order
         trace = traced.current()
+        # Memory is taken first, for all groups: what has none leaves all as it was.
+        made = []
         for group in self._groups:
-            with group.current:
+            with group.device.allocating("apply_gradients"):
                 group.load()
                 own = [gradients[place] for place in group.places]
                 if trace is None and group.is_large():
@@ -175,20 +201,38 @@ class Optimizer:
                 else:
                     flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
                     pieces = [(_ALL, flat)]
-                if trace is None:
-                    self._advance(group, group.flat, pieces, flat)
-                else:
-                    flat = self._noted(trace, group, flat)
-                group.store(flat)
+                if self.weight_decay and group.kernel is None:
+                    group.reserve()
+                made.append((group, flat, pieces, None if trace else group.room()))
+        for group, flat, pieces, room in made:
+            with group.device.allocating("apply_gradients"):
                 if trace is not None:
+                    group.store(self._noted(trace, group, flat))
                     group.forget()
+                    continue
+                self._advance(group, group.flat, pieces, flat)
+                group.store(flat, room)
 
     def _advance(
         self, group: Group, w: Any, pieces: Sequence[tuple[slice, Any]], out: Any
     ) -> None:
         """Make a step: values w, and gradients of parts of them, to new values."""
-        group.step += 1
         rate = float(self.learning_rate)
+        group.step += 1
+        try:
+            self._compute(group, w, pieces, out, rate)
+        except BaseException:
+            group.step -= 1
+            raise
+
+    def _compute(
+        self,
+        group: Group,
+        w: Any,
+        pieces: Sequence[tuple[slice, Any]],
+        out: Any,
+        rate: float,
+    ) -> None:
         if group.kernel is not None:
             state = group.slots.values()
             factors: Sequence[Any] = self._factors(group.step, rate)
@@ -243,17 +287,18 @@ class Optimizer:
             raise GradientError(
                 f"{type(self).__name__}: a variable appears twice; add its gradients"
             )
+        known = dict(self._states)
         for group in self._groups:
-            self._states.update(group.states())
-        states = [self._states.pop(variable.ref(), None) for variable in variables]
+            known.update(group.states())
+        states = [known.pop(variable.ref(), None) for variable in variables]
         kinds: dict[Any, list[int]] = {}
         for place, (variable, state) in enumerate(zip(variables, states, strict=True)):
             kind = variable.dtype, device_of(variable._data), state[0] if state else 0
             kinds.setdefault(kind, []).append(place)
-        self._groups = []
+        groups = []
         for (_, device, _), places in kinds.items():
             group = Group([variables[place] for place in places], places, device)
-            with group.current:
+            with device.allocating("apply_gradients"):
                 group.restore(self._slots, [states[place] for place in places])
             if group.dtype.kind == "f":
                 group.kernel = kernel(self._kernel, device.backend)
@@ -261,7 +306,8 @@ class Optimizer:
                     # as arrays, which NumPy need not make of numbers at each call
                     for _ in self._factors(1, 0.0):
                         group.factors.append(np.zeros((), group.wide))
-            self._groups.append(group)
+            groups.append(group)
+        self._groups, self._states = groups, known
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
         """The numbers that the kernel takes, in its order."""
@@ -270,7 +316,8 @@ class Optimizer:
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         """What to subtract from the values w, of which g is the gradient.
 
-        Brings the slots up to date.  g may be overwritten, w may not.
+        Brings the slots up to date.  g may be overwritten, w may not.  Where there is
+        no memory for what it makes, a step may be left half done.
         """
         raise NotImplementedError
 
@@ -334,7 +381,7 @@ class SGD(Optimizer):
 
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         if self.weight_decay:
-            g += w * group.scalar(self.weight_decay)
+            g += group.scaled(w, self.weight_decay)
         if not self.momentum:
             g *= group.scalar(rate)
             return g
@@ -425,5 +472,5 @@ class AdamW(Adam):
 
     def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
         update = super()._update(group, slots, w, g, rate)
-        update += w * group.scalar(rate * self.weight_decay)
+        update += group.scaled(w, rate * self.weight_decay)
         return update

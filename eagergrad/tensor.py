@@ -18,6 +18,7 @@ from .device import (
     Device,
     backend_of,
     device_of,
+    out_of_memory,
     resolve,
 )
 from .errors import DeviceError, DTypeError, ShapeError
@@ -249,13 +250,13 @@ class Variable(Tensor):
     def assign_add(self, delta: Any) -> Variable:
         """Replace the value by value + delta; see ``assign``."""
         data = self._delta(delta, "assign_add")
-        with self.device:
+        with self.device.allocating("assign_add"):
             return self._rebind(self._data + data)
 
     def assign_sub(self, delta: Any) -> Variable:
         """Replace the value by value - delta; see ``assign``."""
         data = self._delta(delta, "assign_sub")
-        with self.device:
+        with self.device.allocating("assign_sub"):
             return self._rebind(self._data - data)
 
     def _rebind(self, data: Any) -> Variable:
@@ -363,6 +364,21 @@ def to_buffer(
     """
     if type(dtype) is str:
         dtype = as_dtype(dtype, name)
+    try:
+        return _to_buffer(data, dtype, device, copy, name)
+    except MemoryError as error:
+        stays = device is None and type(data) in BUFFERS
+        place = device_of(data) if stays else resolve(device)
+        raise out_of_memory(error, name, place) from error
+
+
+def _to_buffer(
+    data: Any,
+    dtype: Any,
+    device: Device | str | None,
+    copy: bool | None,
+    name: str,
+) -> Any:
     backend = BUFFERS.get(type(data))
     if backend is not None and backend is not NUMPY:
         target = backend.device_of(data) if device is None else resolve(device)
@@ -444,5 +460,5 @@ def from_dlpack(
             f"{origin}; leave out copy or device"
         )
     if copy or target != origin:
-        data = to_buffer(data, device=target)
+        data = to_buffer(data, device=target, name="from_dlpack")
     return wrap(data)

@@ -7,18 +7,23 @@ a launch.  Kernels go through the launches of the package down to the last call,
 the host's kernel runs on the places that the layout names.
 """
 
+import ctypes
 import functools
+import itertools
 import operator
-from collections import Counter
+from collections import Counter, deque
 from contextlib import contextmanager
 from time import perf_counter
 from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 from unittest.mock import patch
 
+import ml_dtypes
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
-from eagergrad import cuda_kernels, host_kernels
+from eagergrad import cublas, cuda_kernels, host_kernels
 from eagergrad.counters import COUNTERS
 from eagergrad.device import _DEVICES, BACKENDS, BUFFERS, CudaBackend, device, register
 from eagergrad.kernels import catalogue
@@ -74,6 +79,15 @@ class Buffer:
     def device(self):
         return Native(0)
 
+    @property
+    def data(self):
+        """Where the values are.  What memory they are in is noted, for ``Blas``."""
+        owner = self._values
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        EXTENTS.append(byte_bounds(owner))
+        return SimpleNamespace(ptr=self._values.ctypes.data)
+
     def get(self):
         """The values on the host: a copy."""
         COUNTS["to_host"] += 1
@@ -99,8 +113,8 @@ class Buffer:
 ATTRIBUTES = "shape dtype ndim size itemsize nbytes strides T real imag"
 METHODS = (
     "reshape transpose astype sum mean max min argmax argmin any all dot take conj "
-    "copy view ravel squeeze clip round put cumsum cumprod prod argsort diagonal trace "
-    "repeat swapaxes nonzero"
+    "copy fill view ravel squeeze clip round put cumsum cumprod prod argsort diagonal "
+    "trace repeat swapaxes nonzero"
 )
 BINARY = (
     "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift "
@@ -185,17 +199,25 @@ class OutOfMemoryError(MemoryError):
     """What CuPy's pool raises."""
 
 
-FULL = ""  # what it says: every array is one too many
+ROOM = None  # for how many more arrays there is room; None for any number
 
 
 @contextmanager
-def full():
-    """Inside the block the device has no room left."""
-    with patch(
-        f"{__name__}.FULL",
-        "Out of memory allocating 4,096 bytes (allocated so far: 1,000 bytes).",
-    ):
+def full(after=0):
+    """Inside the block the device has room for so many more arrays."""
+    with patch(f"{__name__}.ROOM", after):
         yield
+
+
+def allocate():
+    """Take room for an array."""
+    global ROOM
+    if ROOM == 0:
+        raise OutOfMemoryError(
+            "Out of memory allocating 4,096 bytes (allocated so far: 1,000 bytes)."
+        )
+    if ROOM is not None:
+        ROOM -= 1
 
 
 PRODUCTS = {operator.matmul, np.matmul, np.dot, np.ndarray.dot}
@@ -206,12 +228,16 @@ IDLE = {np.empty, np.empty_like}
 def called(function, *args, **options):
     """Call NumPy's function on what the buffers hold."""
     COUNTS["calls"] += 1
-    if FULL:
-        raise OutOfMemoryError(FULL)
     options = {name: unwrapped(x) for name, x in options.items()}
     args = [unwrapped(x) for x in args]
     with np.errstate(all="ignore"):  # a GPU does not warn
         result = function(*args, **options)
+    if is_new(result, [*args, *options.values()]):
+        allocate()
+    if function in PRODUCTS and current().capturing:
+        raise NotImplementedError("calling cuBLAS API during stream capture")
+    if function in PRODUCTS and result.ndim > 2 and args[0].dtype.char == "E":
+        raise TypeError("batches of bfloat16")
     if function in PRODUCTS:
         COUNTS["products"] += 1
     elif function is np.concatenate:  # up to 8 CuPy copies one by one
@@ -234,8 +260,19 @@ def runs(function, args, result):
     return isinstance(function, np.ufunc) or not seen
 
 
+def is_new(result, given):
+    """Whether a result has memory of its own."""
+    if isinstance(result, (tuple, list)):
+        return any(is_new(part, given) for part in result)
+    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    return isinstance(result, (np.ndarray, np.generic)) and not any(
+        np.may_share_memory(result, x) for x in arrays
+    )
+
+
 def upload(array):
     """A buffer with a copy of an array's values."""
+    allocate()
     COUNTS["to_device"] += 1
     COUNTS["bytes"] += array.nbytes
     return Buffer(array.copy())
@@ -294,7 +331,8 @@ class Function:
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
         assert not threads % 32
-        assert (shared, stream) == (0, STREAM)
+        assert shared == 0
+        stream.work.append(self.kernel.name)
         *buffers, layout = arguments
         kernel, count = self.kernel, len(buffers)
         assert count == kernel.inputs + kernel.outputs
@@ -366,11 +404,171 @@ class Native:
 class Stream:
     """A stream on which all is done as soon as it is asked for."""
 
+    entered: ClassVar = []  # the current one is the last
+    addresses = itertools.count(0x1000, 8)
+
+    def __init__(self):
+        self.ptr = next(self.addresses)
+        self.capturing = False
+        self.work = []  # the kernels and products that were started on it
+
+    def __enter__(self):
+        self.entered.append(self)
+        return self
+
+    def __exit__(self, *exc):
+        self.entered.pop()
+
+    def is_capturing(self):
+        return self.capturing
+
     def synchronize(self):
         pass
 
 
-STREAM = Stream()
+def current():
+    """The current stream."""
+    return Stream.entered[-1]
+
+
+Stream().__enter__()  # the default one
+
+
+class BlasError(RuntimeError):
+    """What the binding of cuBLAS raises."""
+
+
+EXTENTS = deque(maxlen=8)  # the memory of the arrays whose places were asked for last
+NUMBERS = {
+    0: np.dtype("f4"),
+    1: np.dtype("f8"),
+    2: np.dtype("f2"),
+    4: np.dtype("c8"),
+    5: np.dtype("c16"),
+    14: np.dtype(ml_dtypes.bfloat16),
+}
+
+
+class Blas:
+    """cuBLAS, on the host's memory: matrices by columns, with its checks."""
+
+    def __init__(self):
+        self.handles = {}
+        self.calls = []  # their names and sizes (m, n, k)
+        self.room = True
+
+    def create(self):
+        assert not current().capturing
+        if not self.room:
+            raise BlasError("ALLOC_FAILED (3)")
+        handle = len(self.handles) + 1
+        self.handles[handle] = SimpleNamespace(stream=0, workspace=0, mode=0)
+        return handle
+
+    def destroy(self, handle):
+        self.handles[handle] = None
+
+    def set_stream(self, handle, stream):
+        self.handles[handle].stream = stream
+        self.handles[handle].workspace = 0
+
+    def set_workspace(self, handle, place, size):
+        inside(place, size)
+        self.handles[handle].workspace = size
+
+    def set_math_mode(self, handle, mode):
+        self.handles[handle].mode = mode
+
+    def gemm_ex(self, handle, *arguments):
+        self.check(arguments[2:5], 2**31)
+        self.gemm("gemm_ex", handle, *arguments)
+
+    def gemm_ex_64(self, handle, *arguments):
+        self.gemm("gemm_ex_64", handle, *arguments)
+
+    def gemm(
+        self, name, handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb,
+        beta, c, type_c, ldc, compute, algorithm,
+    ):  # fmt: skip
+        self.batched(
+            name, handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, 0,
+            b, type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute, algorithm,
+        )  # fmt: skip
+
+    def gemm_strided_batched_ex(self, handle, *arguments):
+        self.check(arguments[2:5], 2**31)
+        self.batched("gemm_strided_batched_ex", handle, *arguments)
+
+    def gemm_strided_batched_ex_64(self, handle, *arguments):
+        self.batched("gemm_strided_batched_ex_64", handle, *arguments)
+
+    def batched(
+        self, name, handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, step_a,
+        b, type_b, ldb, step_b, beta, c, type_c, ldc, step_c, count, compute, algorithm,
+    ):  # fmt: skip
+        state = self.handles[handle]
+        assert state.stream == current().ptr
+        assert (state.workspace, state.mode) == (2**25, 16)
+        assert algorithm == -1
+        self.check((m, n, k, count))
+        self.check((lda - (k if op_a else m), ldb - (n if op_b else k), ldc - m))
+        assert type_a == type_b == type_c
+        dtype = NUMBERS[type_a]
+        assert compute == 70 if dtype.char in "dD" else compute in (68, 77)
+        wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        alpha, beta = [
+            np.frombuffer((ctypes.c_char * wide.itemsize).from_address(x), wide)[0]
+            for x in (alpha, beta)
+        ]
+        for i in range(count):
+            left, right, result = [
+                by_columns(place + i * step * dtype.itemsize, dtype, *layout)
+                for place, step, *layout in (
+                    (a, step_a, *((k, m) if op_a else (m, k)), lda),
+                    (b, step_b, *((n, k) if op_b else (k, n)), ldb),
+                    (c, step_c, m, n, ldc),
+                )
+            ]
+            left, right = [
+                factor(x.T if flag else x, wide, compute)
+                for x, flag in ((left, op_a), (right, op_b))
+            ]
+            with np.errstate(all="ignore"):
+                made = alpha * np.matmul(left, right)
+                if beta:  # else what is there is not read
+                    made = made + beta * result.astype(wide)
+                result[...] = made
+        COUNTS["products"] += 1
+        self.calls.append((name, m, n, k))
+        current().work.append(name)
+
+    def check(self, sizes, bound=2**63):
+        if not all(0 <= n < bound for n in sizes):
+            raise BlasError(f"INVALID_VALUE (7): {sizes}")
+
+
+def inside(place, size):
+    """Bytes that are all in the memory of one array."""
+    assert any(first <= place and place + size <= last for first, last in EXTENTS)
+
+
+def by_columns(place, dtype, rows, columns, leading):
+    """The matrix at a place, whose columns are so far apart."""
+    size = dtype.itemsize * ((columns - 1) * leading + rows)
+    inside(place, size)
+    memory = np.frombuffer((ctypes.c_char * size).from_address(place), dtype)
+    strides = dtype.itemsize, dtype.itemsize * leading
+    return as_strided(memory, (rows, columns), strides)
+
+
+def factor(x, wide, compute):
+    """A factor as it is multiplied: TF32 has 11 bits, the first of them not stored."""
+    x = x.astype(wide)
+    if compute == 77:
+        parts = x.view(np.uint32)
+        parts += 0x1000
+        parts &= 0xFFFFE000
+    return x
 
 
 class Event:
@@ -385,15 +583,22 @@ class Event:
 
 xp.ndarray = Buffer
 xp.asnumpy = Buffer.get
-xp.get_default_memory_pool = lambda: SimpleNamespace(used_bytes=lambda: 1000)
+xp.get_default_memory_pool = lambda: SimpleNamespace(
+    used_bytes=lambda: 1000, free_all_blocks=lambda: COUNTS.update(freed=1)
+)
 xp.cuda = SimpleNamespace(
     Device=Native,
     Event=Event,
     driver=SimpleNamespace(CUDADriverError=DriverError),
     function=SimpleNamespace(Module=Loaded),
-    get_current_stream=lambda: STREAM,
+    get_current_stream=current,
     get_elapsed_time=lambda first, last: 1e3 * (last.time - first.time),
-    runtime=SimpleNamespace(getDevice=lambda: 0, getDeviceCount=lambda: 1),
+    memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    runtime=SimpleNamespace(
+        getDevice=lambda: 0,
+        getDeviceCount=lambda: 1,
+        runtimeGetVersion=lambda: 12090,
+    ),
 )
 
 
@@ -406,12 +611,15 @@ class StandIn(CudaBackend):
 @contextmanager
 def installed():
     """Make ``eg.device("standin")`` work inside the block; gives the device."""
-    state = GENERATOR.state
+    state, blas = GENERATOR.state, Blas()
     register(StandIn(xp))
     COUNTS.clear()
     COUNTERS.clear()
     try:
-        with patch.object(cuda_kernels, "cubin", lambda arch: b"code for sm_%d" % arch):
+        with (
+            patch.object(cuda_kernels, "cubin", lambda arch: b"code for sm_%d" % arch),
+            patch.object(cublas, "library", lambda major: blas),
+        ):
             yield device("standin")
     finally:
         del BACKENDS["standin"], BUFFERS[Buffer]

@@ -86,6 +86,8 @@ def ops_of_gradient(f, *shapes):
         (lambda a, b: a * b, [(2, 3), ()], "multiply multiply sum"),
         (lambda a, b: eg.concatenate([a, b]), [(2,), (3,)], "getitem getitem"),
         (lambda a, b: a @ b, [(2, 3), (3, 4)], "matmul matmul"),
+        (lambda a, b: a @ b, [(2, 3), (3,)], "matmul multiply reshape"),
+        (lambda a, b: a @ b, [(3,), (3, 4)], "matmul multiply reshape"),
         (eg.relu, [(3,)], "gate"),
     ],
 )

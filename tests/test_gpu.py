@@ -16,6 +16,7 @@ import eagergrad as eg
 from eagergrad import cuda_kernels, host_kernels, kernels, primitive
 from eagergrad.counters import COUNTERS
 from eagergrad.errors import OutOfMemoryError
+from eagergrad.gemm import gemm
 from eagergrad.training import Config, train
 
 pytestmark = pytest.mark.gpu
@@ -154,6 +155,79 @@ def test_two_runs_are_bit_equal():
     assert run() == run()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (lambda x: x[0], lambda y: y[0]),
+        (lambda x: x[0, :, :5], lambda y: y[0, :5]),
+        (lambda x: x[0, :, ::2], lambda y: y[0, ::2]),
+        (lambda x: x[0].T, lambda y: y[0, :20, ::-1]),
+        (lambda x: x, lambda y: y),
+        (lambda x: x, lambda y: y[0]),
+        (lambda x: x[:, None], lambda y: y),  # each by each
+        (lambda x: x[:, 0], lambda y: y[0]),
+        (lambda x: x, lambda y: y[0, :, 0]),
+    ],
+)
+def test_products(a, b, dtype):
+    """Small whole numbers, whose products every dtype has without rounding."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-2, 3, (3, 20, 30)), rng.integers(-2, 3, (3, 30, 40))
+    expected = np.matmul(a(x), b(y))
+    left, right = [eg.tensor(v.astype("f4"), dtype, device="cuda") for v in (x, y)]
+    COUNTERS.clear()
+    got = eg.matmul(a(left), b(right))
+    assert COUNTERS.launches
+    np.testing.assert_array_equal(got.astype("float64").numpy(), expected)
+
+
+def test_float32_products_keep_their_bits_unless_told():
+    x = eg.full((64, 64), 1 + 2.0**-12, device="cuda")
+    one = eg.eye(64, device="cuda")
+    assert (x @ one).tolist() == x.tolist()
+    with eg.matmul_precision("tf32"):
+        got = (x @ one).numpy()
+    assert np.abs(got - 1.0).max() <= 2.0**-11  # before Ampere there is no TF32
+
+
+def test_products_add_up_in_place():
+    x, y = [eg.tensor(v, "float64", device="cuda")._data for v in (A, B)]
+    driver = eg.device("cuda").backend.driver
+    out = gemm(driver, x, y)
+    gemm(driver, x, y, out=out, alpha=2.0, beta=3.0)
+    expected = 5.0 * A.astype("f8") @ B.astype("f8")
+    np.testing.assert_allclose(out.get(), expected, 1e-12)
+
+
+def test_products_and_their_gradients_can_be_captured():
+    import cupy
+
+    x, w = eg.tensor(A, device="cuda"), eg.tensor(B, device="cuda")
+    seed = eg.ones((4, 5), device="cuda")
+
+    def step():
+        with eg.GradientTape() as tape:
+            tape.watch([x, w])
+            y = x @ w
+        return [y, *tape.gradient(y, [x, w], seed)]
+
+    cupy.cuda.get_current_stream().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        expected = [t.tolist() for t in step()]
+        stream.begin_capture()
+        try:
+            made = step()
+        finally:
+            graph = stream.end_capture()
+        for t in made:
+            t._data.fill(0)
+        graph.launch(stream)
+        stream.synchronize()
+        assert [t.tolist() for t in made] == expected
+
+
 def test_out_of_memory_is_told_and_passes():
     import cupy
 
@@ -163,6 +237,14 @@ def test_out_of_memory_is_told_and_passes():
     try:
         x = eg.zeros(2**20, device="cuda")
         y = eg.broadcast_to(x, (64, 2**20))
+        for name, make in {
+            "zeros": lambda: eg.zeros((64, 2**20), device="cuda"),
+            "random.uniform": lambda: eg.random.uniform(size=2**26, device="cuda"),
+            "tensor": lambda: eg.tensor(np.zeros(2**26, "f4"), device="cuda"),
+            "to": lambda: eg.zeros(2**26, device="cpu").to("cuda"),
+        }.items():
+            with pytest.raises(OutOfMemoryError, match=f"^{name}: .* bytes are in use"):
+                make()
         with pytest.raises(OutOfMemoryError, match=r"softplus: .* bytes are in use"):
             eg.softplus(y)
         with pytest.raises(OutOfMemoryError, match=r"multiply: .* bytes are in use"):

@@ -231,7 +231,7 @@ def test_a_name_is_enough():
 
 
 def test_a_name_of_no_dtype_is_told():
-    with pytest.raises(TypeError, match="full: expected a dtype, got 'bfloat61'"):
+    with pytest.raises(TypeError, match="zeros: expected a dtype, got 'bfloat61'"):
         eg.zeros(2, "bfloat61")
 
 

@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parents[1] / "eagergrad"
 FLOORS = {
     0: "errors nest counters",
     1: "device",
-    2: "kernels nvrtc tape",
-    3: "tensor host_kernels launches traced",
+    2: "kernels nvrtc cublas tape",
+    3: "tensor host_kernels launches gemm traced",
     4: "operands primitive cuda_kernels",
     5: "ops.elementwise ops.masks ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",

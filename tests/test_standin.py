@@ -476,6 +476,7 @@ def test_a_training_step_is_some_launches_and_never_waits(gpu):
     before = COUNTS["products"]
     kernels, others = launches(step)
     assert COUNTS["products"] - before == 8
+    kernels -= 8
     assert kernels >= 5  # two gates of relu, the loss both ways, Adam
     assert kernels + others <= 25
     assert (COUNTERS.copies, COUNTERS.syncs) == (0, 0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..operands import operand
+from ..tensor import to_buffer
 from .elementwise import where
 from .linalg import matmul
 from .neural import softmax
@@ -65,7 +66,7 @@ def scaled_dot_product_attention(
     if causal:
         past = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
         seen = operand(
-            q.device.backend.put(past, q.device), "scaled_dot_product_attention"
+            to_buffer(past, None, q.device, None, "scaled_dot_product_attention")
         )
         allowed = seen if allowed is None else allowed & seen
     if allowed is None:

@@ -47,11 +47,12 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
         raise ShapeError("choose: expected at least one choice, got none")
     numbers = index_buffer("choose", a, tensors[0])
     count = len(tensors)
-    xp = tensors[0].device.backend.xp
-    if mode == "wrap":
-        numbers = numbers % count
-    elif mode == "clip":
-        numbers = xp.clip(numbers, 0, count - 1)
+    device = tensors[0].device
+    xp = device.backend.xp
+    if mode in ("wrap", "clip"):
+        with device.allocating("choose"):
+            clip = mode == "clip"
+            numbers = xp.clip(numbers, 0, count - 1) if clip else numbers % count
     elif mode == "raise":
         _within("choose", numbers, count)
     else:
@@ -80,8 +81,9 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
         raise ShapeError(
             f"compress: expected a condition of one axis, got {flags.shape}"
         )
-    xp = x.device.backend.xp
-    return take(x, xp.flatnonzero(flags), axis)
+    with x.device.allocating("compress"):
+        places = x.device.backend.xp.flatnonzero(flags)
+    return take(x, places, axis)
 
 
 def extract(condition: Any, x: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..primitive import bilinear, flat, fuse
+from .linalg import matrix_product
 from .padding import zero_pad
 from .reductions import _floating, is_half
 
@@ -59,7 +60,7 @@ def _conv_forward(
     columns = patches(xp, a, kernel, stride, dilation, out)
     columns = columns.reshape(n, groups, rows, math.prod(out))
     weights = b.reshape(groups, filters // groups, rows)
-    y = xp.matmul(weights, columns).reshape(n, filters, *out)
+    y = matrix_product(xp, weights, columns).reshape(n, filters, *out)
     return y.astype(dtype, copy=False)
 
 
@@ -71,9 +72,8 @@ def _input_forward(
     a, b, dtype = _widened(a, b)
     rows = b.shape[1] * math.prod(kernel)
     weights = b.reshape(groups, filters // groups, rows).swapaxes(1, 2)
-    columns = xp.matmul(
-        weights, a.reshape(n, groups, filters // groups, math.prod(out))
-    )
+    outputs = a.reshape(n, groups, filters // groups, math.prod(out))
+    columns = matrix_product(xp, weights, outputs)
     columns = columns.reshape(n, c, *kernel, *out)
     x = xp.zeros((n, c, *sizes), columns.dtype)
     for place in np.ndindex(*kernel):
@@ -107,7 +107,7 @@ def _filter_forward(
     columns = patches(xp, a, kernel, stride, dilation, out)
     columns = xp.moveaxis(columns, 0, 1 + len(kernel)).reshape(groups, rows, places)
     outputs = xp.moveaxis(b, 0, 1).reshape(groups, filters // groups, places)
-    w = xp.matmul(outputs, columns.swapaxes(1, 2))
+    w = matrix_product(xp, outputs, columns.swapaxes(1, 2))
     return w.reshape(filters, c // groups, *kernel).astype(dtype, copy=False)
 
 

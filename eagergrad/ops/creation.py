@@ -97,14 +97,11 @@ def convert_to_tensor(value: Any, dtype: Any = None) -> Tensor:
     return wrap(to_buffer(value, dtype))
 
 
-def _made(
-    make: Callable[[Any], Any], device: Device | str | None, dtype: Any
-) -> Tensor:
+def _made(name: str, make: Callable[[Any], Any], device: Device | str | None) -> Tensor:
     target = resolve(device)
-    if target.kind == "cpu":
-        return wrap(make(np))
-    # Small and rare: made on the host, moved once.
-    return wrap(target.backend.put(make(np), target))
+    with target.allocating(name):
+        # Small and rare: made on the host, moved once.
+        return wrap(target.backend.put(make(np), target))
 
 
 def zeros(
@@ -115,7 +112,7 @@ def zeros(
     >>> zeros(2).tolist()
     [0.0, 0.0]
     """
-    return full(shape, 0, np.float32 if dtype is None else dtype, device)
+    return _filled("zeros", shape, 0, np.float32 if dtype is None else dtype, device)
 
 
 def ones(shape: Shape, dtype: Any = None, device: Device | str | None = None) -> Tensor:
@@ -124,7 +121,7 @@ def ones(shape: Shape, dtype: Any = None, device: Device | str | None = None) ->
     >>> ones((1, 2)).tolist()
     [[1.0, 1.0]]
     """
-    return full(shape, 1, np.float32 if dtype is None else dtype, device)
+    return _filled("ones", shape, 1, np.float32 if dtype is None else dtype, device)
 
 
 def full(
@@ -140,12 +137,18 @@ def full(
     """
     if dtype is None:
         dtype = to_buffer(fill_value, device="cpu").dtype
-    dtype = as_dtype(dtype, "full")
+    return _filled("full", shape, fill_value, dtype, device)
+
+
+def _filled(
+    name: str, shape: Shape, fill_value: Any, dtype: Any, device: Device | str | None
+) -> Tensor:
+    dtype = as_dtype(dtype, name)
     lengths = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
     target = resolve(device)
-    if target.kind == "cpu":
-        return wrap(np.full(lengths, fill_value, dtype))
-    with target:
+    with target.allocating(name):
+        if target.kind == "cpu":
+            return wrap(np.full(lengths, fill_value, dtype))
         value = target.backend.put(np.asarray(fill_value, dtype), target)
         return wrap(target.backend.xp.broadcast_to(value, lengths).copy())
 
@@ -156,7 +159,7 @@ def zeros_like(x: Any, dtype: Any = None, device: Device | str | None = None) ->
     >>> zeros_like(tensor([1, 2])).tolist()
     [0, 0]
     """
-    return full_like(x, 0, dtype, device)
+    return _alike("zeros_like", x, 0, dtype, device)
 
 
 def ones_like(x: Any, dtype: Any = None, device: Device | str | None = None) -> Tensor:
@@ -165,7 +168,7 @@ def ones_like(x: Any, dtype: Any = None, device: Device | str | None = None) -> 
     >>> ones_like(tensor([1, 2])).tolist()
     [1, 1]
     """
-    return full_like(x, 1, dtype, device)
+    return _alike("ones_like", x, 1, dtype, device)
 
 
 def full_like(
@@ -179,8 +182,15 @@ def full_like(
     >>> full_like(tensor([1, 2]), 3).tolist()
     [3, 3]
     """
-    x = operand(x)
-    return full(x.shape, fill_value, dtype or x.dtype, device or device_of(x._data))
+    return _alike("full_like", x, fill_value, dtype, device)
+
+
+def _alike(
+    name: str, x: Any, fill_value: Any, dtype: Any, device: Device | str | None
+) -> Tensor:
+    x = operand(x, name)
+    place = device or device_of(x._data)
+    return _filled(name, x.shape, fill_value, dtype or x.dtype, place)
 
 
 # No Tensor is written to, so memory left as it was found would be of no use.
@@ -205,7 +215,7 @@ def arange(
         whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
         dtype = np.int64 if whole else np.float32
     dtype = as_dtype(dtype, "arange")
-    return _made(lambda xp: xp.arange(start, stop, step, dtype), device, dtype)
+    return _made("arange", lambda xp: xp.arange(start, stop, step, dtype), device)
 
 
 def linspace(
@@ -248,4 +258,4 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     dtype = np.float32 if dtype is None else as_dtype(dtype, "eye")
-    return _made(lambda xp: xp.eye(n, m, k, dtype), device, dtype)
+    return _made("eye", lambda xp: xp.eye(n, m, k, dtype), device)

@@ -381,7 +381,8 @@ def astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Tensor:
     if dtype.kind in "biu":
         if x._node is not None and active():
             left(x, f"a cast to {dtype}")
-        return wrap(x._data.astype(dtype))
+        with x.device.allocating("astype"):
+            return wrap(x._data.astype(dtype))
     return _astype_op(x, dtype, x._data.dtype)  # type: ignore[no-any-return]
 
 
@@ -391,7 +392,8 @@ def settled(y: Tensor, source: Any, copy: bool | None, name: str) -> Tensor:
         return y
     if copy:
         out: Tensor = identity(y)
-        out._data = out._data.copy()
+        with out.device.allocating(name):
+            out._data = out._data.copy()
         return out
     given = source._data if isinstance(source, Tensor) else source
     xp = backend_of(y._data).xp

@@ -81,7 +81,8 @@ def beside(name: str, x: Tensor, indices: Any, axis: int) -> tuple[Any, ...]:
                 f"{name}: beside axis {axis} the lengths must broadcast: x is "
                 f"{x.shape}, indices {indices.shape}"
             )
-    return _along(x.device.backend.xp, indices, axis, x.shape)
+    with x.device.allocating(name):
+        return _along(x.device.backend.xp, indices, axis, x.shape)
 
 
 def axis_of(axis: Any, rank: int, name: str) -> int:
@@ -184,11 +185,13 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     ids = index_buffer("bincount", x, beside)
     if ids.ndim != 1:
         raise ShapeError(f"bincount: expected one axis, got {ids.shape}; use ravel")
-    top = int(ids.max()) + 1 if ids.size else 0
+    with beside.device.allocating("bincount"):
+        top = int(ids.max()) + 1 if ids.size else 0
     count = top if top > minlength else minlength
     _within("bincount", ids, count)
     if weights is None:
-        return wrap(beside.device.backend.xp.bincount(ids, minlength=minlength))
+        with beside.device.allocating("bincount"):
+            return wrap(beside.device.backend.xp.bincount(ids, minlength=minlength))
     return segment_sum(weights, ids, count)
 
 
@@ -247,5 +250,6 @@ def one_hot(indices: Any, depth: int, dtype: Any = "float32") -> Any:
     """
     x = operand(indices, "one_hot")
     found = index_buffer("one_hot", x, x)
-    hit = found[..., None] == x.device.backend.xp.arange(depth)
-    return wrap(hit.astype(as_dtype(dtype, "one_hot")))
+    with x.device.allocating("one_hot"):
+        hit = found[..., None] == x.device.backend.xp.arange(depth)
+        return wrap(hit.astype(as_dtype(dtype, "one_hot")))

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..device import backend_of
 from ..errors import ShapeError
+from ..gemm import Unserved, gemm
 from ..operands import operand, promoted
 from ..primitive import bilinear
 from ..tensor import Tensor
@@ -25,9 +27,11 @@ from .shapes import _axis, expand_dims, ravel, reshape, swapaxes, transpose
 
 def _matmul_a(g: Any, b: Any, like: Any) -> Any:
     if b.ndim == 2 == len(like.shape):
-        return g.dot(b.T)
+        return matmul(g, b.T)
     if b.ndim == 1:
         return g * b if len(like.shape) == 1 else expand_dims(g, -1) * b
+    if len(like.shape) == 1 and b.ndim == 2:
+        return matmul(b, g)
     if len(like.shape) == 1:
         return sum(b * expand_dims(g, -2), -1)  # (..., k, n) (..., 1, n) -> (..., k)
     return matmul(g, swapaxes(b, -1, -2))
@@ -35,16 +39,33 @@ def _matmul_a(g: Any, b: Any, like: Any) -> Any:
 
 def _matmul_b(g: Any, a: Any, like: Any) -> Any:
     if a.ndim == 2 == len(like.shape):
-        return a.T.dot(g)
+        return matmul(a.T, g)
     if a.ndim == 1:
         if len(like.shape) == 1:
             return g * a
         return expand_dims(a, -1) * expand_dims(g, -2)  # (k, 1) (..., 1, n)
+    if len(like.shape) == 1 and a.ndim == 2:
+        return matmul(g, a)
     if len(like.shape) == 1:
         return sum(expand_dims(g, -1) * a, -2)  # (..., n, 1) (..., n, k) -> (..., k)
     if len(like.shape) == 2:  # one product, not a sum of one for each matrix of a
         a, g = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
     return matmul(swapaxes(a, -1, -2), g)
+
+
+def matrix_product(xp: Any, a: Any, b: Any) -> Any:
+    """a @ b of buffers: by cuBLAS itself on a GPU, for the dtypes that it serves."""
+    driver = None if xp is np else backend_of(a).driver
+    if driver is None:
+        return xp.matmul(a, b)
+    try:
+        return gemm(driver, a, b)
+    except Unserved:
+        if not is_half(a):
+            return xp.matmul(a, b)
+    # CuPy has no batches of half types that add up in float32
+    wide = xp.matmul(a.astype(np.float32), b.astype(np.float32))
+    return wide.astype(a.dtype)
 
 
 def _matmul(a: Any, b: Any) -> Any:
@@ -61,6 +82,7 @@ def _matmul(a: Any, b: Any) -> Any:
 
 matmul = bilinear(
     "matmul",
+    forward=matrix_product,
     numpy=_matmul,
     transpose=(_matmul_a, _matmul_b),
     doc="""Matrix product of the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
@@ -81,7 +103,7 @@ Spec = tuple[Labels, Labels, Labels]  # of a, of b, of the result
 def _contracted(xp: Any, a: Any, b: Any, spec: Spec) -> Any:
     """No label repeats within an array; each is in two of a, b and the result."""
     of_a, of_b, of_y = spec
-    if is_half(a):
+    if is_half(a) and xp is np:
         wide = _contracted(xp, a.astype(np.float32), b.astype(np.float32), spec)
         return wide.astype(a.dtype)
     both = [i for i in of_a if i in of_b and i in of_y]
@@ -96,7 +118,8 @@ def _contracted(xp: Any, a: Any, b: Any, spec: Spec) -> Any:
         return x.reshape((*x.shape[: len(both)], *sizes))
 
     if summed:
-        y = xp.matmul(
+        y = matrix_product(
+            xp,
             arranged(a, of_a, both, only_a, summed),
             arranged(b, of_b, both, summed, only_b),
         )

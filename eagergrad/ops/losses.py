@@ -166,8 +166,9 @@ def nll(log_probs: Any, labels: Any) -> Any:
             f"axis: log_probs are {x.shape}, labels {labels.shape} {labels.dtype}"
         )
     classes = x.shape[-1]
-    index = _checked(labels._data, classes, "nll").reshape(-1)
-    index = index + backend_of(index).xp.arange(index.size) * classes
+    with labels.device.allocating("nll"):
+        index = _checked(labels._data, classes, "nll").reshape(-1)
+        index = index + backend_of(index).xp.arange(index.size) * classes
     return -reshape(getitem(reshape(x, -1), index), labels.shape)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..device import backend_of
 from ..errors import ShapeError
 from ..operands import operand
+from ..tensor import to_buffer
 from .elementwise import product, rint
 from .indexing import _scatter_add, take
 from .reductions import max, mean, min
@@ -95,7 +95,7 @@ def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
 
 def _placed(values: Any, like: Any) -> Any:
     """A host array where a tensor lives."""
-    return like.device.backend.put(np.ascontiguousarray(values), like.device)
+    return to_buffer(np.ascontiguousarray(values), None, like.device, None, "pad")
 
 
 def _by_index(x: Any, widths: Widths, mode: str) -> Any:
@@ -183,14 +183,15 @@ def _statistics(x: Any, widths: Widths, mode: str, length: Any) -> Any:
 
 def _median(x: Any, axis: int) -> Any:
     """The middle of the sorted values, or the mean of the two in the middle."""
-    xp = backend_of(x._data).xp
     count = x.shape[axis]
-    order = xp.argsort(x._data, axis=axis)
-    middle = order[(slice(None),) * axis + (slice((count - 1) // 2, count // 2 + 1),)]
-    grid = [
-        xp.arange(n).reshape([-1 if i == j else 1 for j in range(x.ndim)])
-        for i, n in enumerate(middle.shape)
-    ]
+    part = (slice(None),) * axis + (slice((count - 1) // 2, count // 2 + 1),)
+    with x.device.allocating("pad"):
+        xp = x.device.backend.xp
+        middle = xp.argsort(x._data, axis=axis)[part]
+        grid = [
+            xp.arange(n).reshape([-1 if i == j else 1 for j in range(x.ndim)])
+            for i, n in enumerate(middle.shape)
+        ]
     grid[axis] = middle
     return mean(x[tuple(grid)], axis, True)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..primitive import flat, fuse, linear, primitive
+from ..tensor import to_buffer
 from .convolution import (
     Ints,
     Padding,
@@ -279,7 +280,7 @@ def _mean_of(
         return y
     ones = np.ones((1, 1, *x.shape[2:]))
     share = np.reciprocal(_averaged(np, ones, window)).astype(x.dtype)
-    return y * x.device.backend.put(share, x.device)
+    return y * to_buffer(share, None, x.device, None, name)
 
 
 def max_pool1d(

@@ -156,22 +156,24 @@ class At:
         x, v, index = self._place("multiply", values)
         if not _may_repeat(index):
             return _set_at(x, _getitem(x, index) * v, index)  # type: ignore[no-any-return]
-        xp = x.device.backend.xp
-        places = _places(xp, x._data, index).reshape(-1)
-        order = xp.argsort(places, kind="stable")
-        places = places[order]
-        factors = _getitem(reshape(v, -1), order)
-        step = 1  # each factor takes in those before it: 1, 2, 4 ... at once
-        while step < places.size:
-            same = places[step:] == places[:-step]
-            if not same.any():
-                break
-            before = where(same, factors[:-step], 1.0).astype(x.dtype)
-            factors = At(factors)[step:].set(factors[step:] * before)
-            step *= 2
-        last = xp.ones(places.shape, bool)
-        last[:-1] = places[1:] != places[:-1]
-        flat, places = reshape(x, -1), places[last]
+        with x.device.allocating("multiply"):
+            xp = x.device.backend.xp
+            places = _places(xp, x._data, index).reshape(-1)
+            order = xp.argsort(places, kind="stable")
+            places = places[order]
+            factors = _getitem(reshape(v, -1), order)
+            step = 1  # each factor takes in those before it: 1, 2, 4 ... at once
+            while step < places.size:
+                same = places[step:] == places[:-step]
+                if not same.any():
+                    break
+                before = where(same, factors[:-step], 1.0).astype(x.dtype)
+                factors = At(factors)[step:].set(factors[step:] * before)
+                step *= 2
+            last = xp.ones(places.shape, bool)
+            last[:-1] = places[1:] != places[:-1]
+            places = places[last]
+        flat = reshape(x, -1)
         out = At(flat)[places].set(_getitem(flat, places) * _getitem(factors, last))
         return reshape(out, x.shape)  # type: ignore[no-any-return]
 

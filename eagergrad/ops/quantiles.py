@@ -133,19 +133,20 @@ def _quantile(
     ordered = sort(flat, along)  # nan is last
     q = q.reshape((-1,) + (1,) * (flat.ndim - 1 - along))
     pick: Any
-    if name.startswith("nan"):  # each slice has its own count, and its own places
-        xp, pick, q = x.device.backend.xp, _take_along, _beside(x, q)
-        count = sum(~isnan(flat), along, True)
-        missing, last = count == 0, xp.maximum(count._data - 1, 0)
-    else:  # all have the same, known on the host
-        xp, pick, last = np, _take, length - 1
-        missing = isnan(ordered[(slice(None),) * along + (slice(-1, None),)])
-    low, share = _places(xp, q, last, method)
-    y = pick(ordered, low, along)
-    if method not in _ROUNDED and (pick is not _take or share.any()):
-        part: Any = wrap(_beside(x, share.astype(x._data.real.dtype)))
-        over = pick(ordered, xp.minimum(low + 1, last), along)
-        y = product(1.0 - part, y) + product(part, over)
+    with x.device.allocating(name):
+        if name.startswith("nan"):  # each slice has its own count, and its own places
+            xp, pick, q = x.device.backend.xp, _take_along, _beside(x, q)
+            count = sum(~isnan(flat), along, True)
+            missing, last = count == 0, xp.maximum(count._data - 1, 0)
+        else:  # all have the same, known on the host
+            xp, pick, last = np, _take, length - 1
+            missing = isnan(ordered[(slice(None),) * along + (slice(-1, None),)])
+        low, share = _places(xp, q, last, method)
+        y = pick(ordered, low, along)
+        if method not in _ROUNDED and (pick is not _take or share.any()):
+            part: Any = wrap(_beside(x, share.astype(x._data.real.dtype)))
+            over = pick(ordered, xp.minimum(low + 1, last), along)
+            y = product(1.0 - part, y) + product(part, over)
     y = where(missing, math.nan, y)
     order = (along, *[i for i in range(flat.ndim) if i != along])
     return reshape(transpose(y, order), shape)

@@ -99,7 +99,7 @@ class Generator:
         count = operator.index(x) if rows is None else len(rows)
         target = resolve(device) if rows is None else rows.device
         key, offset = self._advance("permutation", count, np.int64)
-        with target:
+        with target.allocating("random.permutation"):
             xp = target.backend.xp
             order = traced.call(philox.permutation, xp, key, offset, count)
         return wrap(order) if rows is None else rows[order]  # type: ignore[index]
@@ -125,7 +125,7 @@ class Generator:
         count = math.prod(shape)
         target = resolve(device)
         key, offset = self._advance(kind, count, dtype)
-        with target:
+        with target.allocating(f"random.{kind}"):
             values = traced.call(draw, target.backend.xp, key, offset, count, dtype)
             if line != (0.0, 1.0):
                 values = (line[0] + line[1] * values).astype(dtype, copy=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..tensor import wrap
+from ..tensor import to_buffer, wrap
 from .convolution import Ints, per_axis
 from .elementwise import product
 from .gathering import take_along_axis
@@ -30,7 +30,7 @@ def adaptive_avg_pool(x: Any, output_size: int | Sequence[int]) -> Any:
     for axis, m in enumerate(outputs, 2):
         place, inside = _adaptive_windows(x.shape[axis], m)
         weights = (inside / inside.sum(1, keepdims=True)).astype(x.dtype)
-        weights = _along(x, weights, axis)
+        weights = _along("adaptive_avg_pool", x, weights, axis)
         x = sum(product(weights, _parts(x, place, axis)), axis + 1)
     return x
 
@@ -47,7 +47,8 @@ def adaptive_max_pool(x: Any, output_size: int | Sequence[int]) -> Any:
     for axis, m in reversed([*enumerate(outputs, 2)]):  # the last first: row by row
         place, _ = _adaptive_windows(x.shape[axis], m)
         best = argmax(_parts(wrap(x._data), place, axis), axis + 1)
-        x = take_along_axis(x, best + _along(x, place[:, 0], axis), axis)
+        first = _along("adaptive_max_pool", x, place[:, 0], axis)
+        x = take_along_axis(x, best + first, axis)
     return x
 
 
@@ -74,10 +75,10 @@ def _parts(x: Any, place: Any, axis: int) -> Any:
     return reshape(take(x, place.reshape(-1), axis), shape)
 
 
-def _along(x: Any, values: Any, axis: int) -> Any:
+def _along(name: str, x: Any, values: Any, axis: int) -> Any:
     """Values for an axis of x and those made of it, beside x on its device."""
     values = values.reshape(*values.shape, *[1] * (x.ndim - axis - 1))
-    return x.device.backend.put(values, x.device)
+    return to_buffer(values, None, x.device, None, name)
 
 
 def _check_not_empty(name: str, x: Any) -> None:
@@ -113,6 +114,8 @@ def interpolate(x: Any, size: int | Sequence[int], mode: str = "nearest") -> Any
         low = np.floor(spot).astype(int)
         high = np.minimum(low + 1, n - 1)
         share = (spot - low).astype(x.dtype)
-        near, far = _along(x, 1 - share, axis), _along(x, share, axis)
+        near, far = [
+            _along("interpolate", x, part, axis) for part in (1 - share, share)
+        ]
         x = product(near, take(x, low, axis)) + product(far, take(x, high, axis))
     return x

@@ -225,17 +225,22 @@ def _running(xp: Any, ufunc: Any, x: Any, axis: int) -> Any:
 
 def _extreme_so_far(x: Any, axis: int | None, name: str) -> Any:
     x, axis = _laid(x, axis, name)
-    xp, data = x.device.backend.xp, x._data
-    if not data.size:
+    if not x.size:
         return x
+    with x.device.allocating(name):
+        places = _last_extremes(x.device.backend.xp, x._data, axis, name)
+    return take_along_axis(x, wrap(places), axis)
+
+
+def _last_extremes(xp: Any, data: Any, axis: int, name: str) -> Any:
+    """Where along the axis the extreme so far is."""
     y = _running(xp, xp.maximum if name == "cummax" else xp.minimum, data, axis)
     now, before = y[_cut(axis, 1, None)], y[_cut(axis, None, -1)]
     new = (now != before) & (before == before)  # a nan stays the extreme
     places = xp.arange(data.shape[axis]).reshape((-1,) + (1,) * (data.ndim - 1 - axis))
     later = xp.where(new, places[1:], 0)
     first = xp.zeros((*later.shape[:axis], 1, *later.shape[axis + 1 :]), later.dtype)
-    found = _running(xp, xp.maximum, xp.concatenate([first, later], axis), axis)
-    return take_along_axis(x, wrap(found), axis)
+    return _running(xp, xp.maximum, xp.concatenate([first, later], axis), axis)
 
 
 def cummax(x: Any, axis: int | None = None) -> Any:

@@ -53,7 +53,9 @@ def _order(x: Any, axis: int, descending: bool) -> Any:
     if not descending:
         return _argsort(x, axis)._data
     back = (slice(None),) * axis + (slice(None, None, -1),)
-    return (x.shape[axis] - 1) - _argsort(wrap(x._data[back]), axis)._data[back]
+    order = _argsort(wrap(x._data[back]), axis)._data[back]
+    with x.device.allocating("argsort"):
+        return (x.shape[axis] - 1) - order
 
 
 def argsort(
@@ -83,8 +85,9 @@ def sort(
     """
     x, axis = _laid(x, axis, "sort")
     if x._node is None:  # ten times the speed of sorting indices
-        y = x.device.backend.xp.sort(_ordered(x._data), axis=axis)
-        y = y.astype(x.dtype, copy=False)
+        with x.device.allocating("sort"):
+            y = x.device.backend.xp.sort(_ordered(x._data), axis=axis)
+            y = y.astype(x.dtype, copy=False)
         back = (slice(None),) * axis + (slice(None, None, -1),)
         return wrap(y[back] if descending else y)
     return _pick(x, _order(x, axis, descending), axis)
@@ -167,15 +170,15 @@ def unique(
     [1.0, 3.0]
     """
     x = operand(x, "unique")
-    xp = x.device.backend.xp
-    _, index, inverse, counts = xp.unique(
-        _ordered(x._data),
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-        axis=axis,
-        equal_nan=equal_nan,
-    )
+    with x.device.allocating("unique"):
+        _, index, inverse, counts = x.device.backend.xp.unique(
+            _ordered(x._data),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+            equal_nan=equal_nan,
+        )
     values = _getitem(ravel(x), index) if axis is None else take(x, index, axis)
     asked = (return_index, return_inverse, return_counts)
     parts = zip(asked, (index, inverse, counts), strict=True)
@@ -259,7 +262,8 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     x = operand(x, "nonzero")
     if not x.ndim:
         raise ShapeError("nonzero: expected at least one axis, got shape (); use ravel")
-    return tuple([wrap(index) for index in x.device.backend.xp.nonzero(x._data)])
+    with x.device.allocating("nonzero"):
+        return tuple([wrap(index) for index in x.device.backend.xp.nonzero(x._data)])
 
 
 def flatnonzero(x: Any) -> Tensor:
