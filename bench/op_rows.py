@@ -38,10 +38,15 @@ LARGE = {
     "conv_filter": lambda: ((draw(IMAGES), draw(MAPS)), (3, 3), (1, 1), (1, 1), 1),
     "conv_input": lambda: ((draw(MAPS), draw(FILTERS)), (28, 28), (1, 1), (1, 1), 1),
     "cross": lambda: ((draw((N // 3, 3)), draw((N // 3, 3))[::-1]),),
+    "dense": lambda: ((*draw((2, SIDE, SIDE)), draw((SIDE,))), "relu"),
     "fftn": lambda: ((_waves(256, 256),), (256, 256), (0, 1), "backward"),
     "getitem": lambda: ((draw((N,)),), integers((N,), N)),
     "ifftn": lambda: ((_waves(256, 256),), (256, 256), (0, 1), "backward"),
-    "integer_cross_entropy": lambda: ((draw((N // 10, 10)),), integers((N // 10,), 10)),
+    "integer_cross_entropy": lambda: (
+        (draw((N // 10, 10)),),
+        integers((N // 10,), 10),
+        False,
+    ),
     "irfft": lambda: ((_waves(N // 2 + 1),), N, 0, "backward"),
     "layer_norm": lambda: ((draw((SIDE, SIDE)), *draw((2, SIDE))), 0.1, True),
     "max_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
@@ -101,9 +106,9 @@ def row(name, size):
 
 
 def _part(op, whole):
-    """A step of another op's rule: it takes what that op takes, and what it keeps."""
+    """A step of another op's rule: it takes some of the same, and what is kept."""
     kept = whole.op.forward(np, *whole.arrays, *whole.params)[1]
-    return Case(op, whole.arrays, (*whole.params, kept))
+    return Case(op, whole.arrays, (*whole.params[: len(op.params) - 1], kept))
 
 
 def _sized(x, count):

@@ -33,7 +33,7 @@ def rows(draw, size: int) -> tuple:
 
 def labelled(draw, size: int) -> tuple:
     (x,), _ = rows(draw, size)
-    return (x,), (draw(len(x)).argsort() % x.shape[1],)
+    return (x,), (draw(len(x)).argsort() % x.shape[1], False)
 
 
 def normed(draw, size: int) -> tuple:

@@ -4,6 +4,11 @@ Two multilayer perceptrons (ReLU, softmax cross-entropy with integer labels, mea
 float32): "mlp" with layers 64-128-128-10 and 64 examples, whose floor is its eight
 matrix products, and "tiny" with layers 8-16-16-4 and one example, which is overhead
 and nothing else.
+
+Each side is written as its library's own layers and losses are: eagergrad calls
+`dense`, with relu within it, and `softmax_cross_entropy` with `mean`; PyTorch `addmm`
+(what `linear` calls), `relu` and `cross_entropy`, which takes the mean; the others have
+no layer but `x @ w + b`.
 """
 
 import math
@@ -154,9 +159,10 @@ def eagergrad_sides(use_tape: bool) -> dict[str, timing.Case]:
         x, labels = eg.tensor(p.x), eg.tensor(p.labels)
 
         def loss() -> eg.Tensor:
-            h1 = eg.relu(x @ w1 + b1)
-            h2 = eg.relu(h1 @ w2 + b2)
-            return eg.mean(eg.softmax_cross_entropy(h2 @ w3 + b3, labels))
+            h1 = eg.dense(x, w1, b1, eg.relu)
+            h2 = eg.dense(h1, w2, b2, eg.relu)
+            logits = eg.dense(h2, w3, b3)
+            return eg.softmax_cross_entropy(logits, labels, mean=True)
 
         def with_tape() -> tuple:
             with eg.GradientTape() as tape:
@@ -196,9 +202,10 @@ def captured_side() -> dict[str, timing.Case]:
         w1, b1, w2, b2, w3, b3 = [eg.Variable(w) for w in p.params]
 
         def loss(x: eg.Tensor, labels: eg.Tensor) -> eg.Tensor:
-            h1 = eg.relu(x @ w1 + b1)
-            h2 = eg.relu(h1 @ w2 + b2)
-            return eg.mean(eg.softmax_cross_entropy(h2 @ w3 + b3, labels))
+            h1 = eg.dense(x, w1, b1, eg.relu)
+            h2 = eg.dense(h1, w2, b2, eg.relu)
+            logits = eg.dense(h2, w3, b3)
+            return eg.softmax_cross_entropy(logits, labels, mean=True)
 
         return eg.implicit_value_and_gradients(loss)
 

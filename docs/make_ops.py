@@ -209,9 +209,9 @@ def kernels(name, value):
     if op is None:
         return ""
     plain = op.form == "elementwise"
-    names = [op.name] if plain or op.fused else []
+    names = list(op.kernels) if plain or op.fused else []
     names += [f"{op.name}_d{x}" for x in op.arrays if plain]
-    names += [f"{op.name}_vjp"] if op.fused_rule else []
+    names += [f"{own}_vjp" for own in op.kernels if op.fused_rule]
     known = catalogue()
     found = [n for n in names if n in known and known[n].vectorised]
     return " ".join(f"`{n}`" for n in found)

@@ -117,6 +117,7 @@ from .ops.creation import ones_like as ones_like
 from .ops.creation import tensor as tensor
 from .ops.creation import zeros as zeros
 from .ops.creation import zeros_like as zeros_like
+from .ops.dense import dense as dense
 from .ops.diagonals import diag as diag
 from .ops.diagonals import diagonal as diagonal
 from .ops.diagonals import matrix_transpose as matrix_transpose

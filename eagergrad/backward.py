@@ -22,7 +22,7 @@ from .operands import cast
 from .ops.creation import zeros
 from .ops.elementwise import real
 from .ops.reductions import unbroadcast
-from .primitive import ByBuffer, lifted, lowered, newly_nan
+from .primitive import JOINT, ByBuffer, lifted, lowered, newly_nan
 from .tape import Node, Tape, active
 from .tensor import Tensor, to_buffer, wrap
 
@@ -118,6 +118,11 @@ def sweep(
                     give(parent, op.lowered[type(g)][0](g, *node.saved))
                     if first and parent in cotangents:
                         owned.add(parent)
+            elif plain == JOINT:
+                grads = op.lowered[type(g)][0](g, *node.saved)
+                for parent, dx in zip(inputs, grads, strict=True):
+                    if parent is not None and dx is not None:
+                        give(parent, dx)
             else:
                 a, b = inputs
                 saved_a, saved_b = node.saved

@@ -213,10 +213,10 @@ def implicit_value_and_gradients(
                 value = f(*args, **kwargs)
                 if value is None:
                     raise _returned_none(f)
-                targets = [
-                    y if type(y) is Tensor else convert_to_tensor(y)
-                    for y in nest.flatten(value)
-                ]
+                if type(value) is Tensor:
+                    targets = [value]
+                else:
+                    targets = list(map(convert_to_tensor, nest.flatten(value)))
             finally:
                 pop(tape)
             variables = [tape.variables[order] for order in sorted(tape.variables)]

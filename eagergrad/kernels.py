@@ -26,9 +26,17 @@ def folder() -> Path:
 
 
 # Operands by their letters: a row, a matrix, a number for each of its rows, the sum of
-# each of its columns; a number, one in the type that is computed in, an integer.  Whole
-# arrays have axes of their own: a is one of numbers, j of integers, b of bytes.
-CORE = {"n": "(n)", "t": "(m,n)", "m": "(m)", "c": "(n)"} | dict.fromkeys("swi", "()")
+# each of its columns; the factors of a matrix; a number, one in the type that is
+# computed in, an integer.  Whole arrays have axes of their own: a is one of numbers, j
+# of integers, b of bytes.
+CORE = {
+    **dict.fromkeys("swi", "()"),
+    **dict.fromkeys("nc", "(n)"),
+    "m": "(m)",
+    "t": "(m,n)",
+    "p": "(m,k)",
+    "q": "(k,n)",
+}
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,14 @@ class Kernel:
 
     @property
     def form(self) -> str:
-        """``elementwise``, ``rows``, ``columns``, or ``arrays``, which have no gaps."""
-        for letter, form in (("a", "arrays"), ("t", "columns"), ("n", "rows")):
-            if letter in self.operands:
-                return form
-        return "elementwise"
+        """How it is called: the name of a loop in kernels/host.h.
+
+        ``elementwise``, ``rows``, ``columns``, ``products``, or ``arrays``, which have
+        no gaps.
+        """
+        forms = {"a": "arrays", "p": "products", "t": "columns", "n": "rows"}
+        found = [form for letter, form in forms.items() if letter in self.operands]
+        return found[0] if found else "elementwise"
 
 
 @functools.cache
@@ -96,7 +107,7 @@ def catalogue() -> dict[str, Kernel]:
 # Of kernels written by hand.
 HEADERS = (
     *("rows.h", "columns.h", "updates.h", "convolution.h", "pooling.h", "random.h"),
-    *("scattering.h", "norms.h"),
+    *("scattering.h", "norms.h", "products.h"),
 )
 _OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"
 

@@ -55,6 +55,7 @@ from .tape import ITEM, Node, Tape, active, caller, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, wrap
 
 Rule = Callable[..., Any]
+JOINT = 3  # see Op.plain
 
 
 class Op:
@@ -75,7 +76,7 @@ class Op:
         "impl",
         "joint",
         "keeps",
-        "kernel",
+        "kernels",
         "lowered",
         "name",
         "numpy",
@@ -107,9 +108,9 @@ class Op:
         self.params = params
         self.domain = domain  # an interval, or one per array, for tests to draw from
         self.arity = len(arrays)
-        # The name of its kernels, and how that of the op and that of its rule are
+        # The names of its kernels, and how those of the op and those of its rule are
         # called; see ``fuse``.
-        self.kernel = name
+        self.kernels = (name,)
         self.fused: Callable[..., Any] | None = None
         self.fused_rule: Callable[..., Any] | None = None
         self.impl = ByBuffer(self._implementation)
@@ -128,7 +129,9 @@ class Op:
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
         self.several = several  # returns a tuple of arrays
-        self.plain = 0  # 1 or 2 where the sweep may call one or two rules by position
+        # 1 or 2 where the sweep may call one or two rules by position, JOINT where one
+        # answers for all; 0 where more is to be done
+        self.plain = 0
         # adds(total, g, ...) -> bool: add the rule's value to a buffer of the sweep's
         # own, which may take far less than making it; False where that cannot be done
         self.adds: Callable[..., bool] | None = None
@@ -141,8 +144,10 @@ class Op:
         """Attach one rule per argument, or one joint rule that answers for all."""
         self.rules = tuple(rules)
         self.joint = joint
-        irregular = joint or self.several or self.arity > 2
-        self.plain = 0 if irregular else self.arity
+        if self.several or (self.arity > 2 and not joint):
+            self.plain = 0
+        else:
+            self.plain = JOINT if joint else self.arity
         reads = [() if rule is None else _reads(self, rule) for rule in rules]
         self.reads = tuple(reads)
         self.picks = tuple(
@@ -160,19 +165,24 @@ class Op:
         return found
 
     def _plain(self, backend: Backend) -> Callable[..., Any]:
-        if self.form == "elementwise" or self.fused is not None:
-            fused = kernel(self.kernel, backend)
-            if fused is not None and self.fused is not None:
-                fused = partial(self.fused, fused)
+        if self.fused is not None:
+            if kernels := self._kernels(backend):
+                fused = partial(self.fused, *kernels)
                 return _served(fused, self.bare(backend.composed))
-            if fused is not None:
-                return fused
+        elif self.form == "elementwise":
+            if (own := kernel(self.name, backend)) is not None:
+                return own
         if self.numpy is not None and backend.xp is np:
             return self.numpy
         if self.forward is None:
             found: Callable[..., Any] = getattr(backend.xp, self.name)
             return found
         return partial(self.forward, backend.xp)
+
+    def _kernels(self, backend: Backend, suffix: str = "") -> Sequence[Any]:
+        """What ``fuse`` named, if a backend has all of it."""
+        found = [kernel(name + suffix, backend) for name in self.kernels]
+        return () if None in found else found
 
     def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
         rules = tuple(
@@ -188,11 +198,10 @@ class Op:
 
     def _kernel_of_rule(self, i: int, backend: Backend) -> Rule | None:
         if self.fused_rule is not None:
-            fused = kernel(f"{self.kernel}_vjp", backend)
+            if not (kernels := self._kernels(backend, "_vjp")):
+                return None
             rule: Any = self.rules[i]
-            return fused and _served(
-                partial(self.fused_rule, fused), lowered(rule, backend)
-            )
+            return _served(partial(self.fused_rule, *kernels), lowered(rule, backend))
         if self.form != "elementwise":
             return None
         found = kernel(f"{self.name}_d{self.arrays[i]}", backend)
@@ -425,17 +434,18 @@ def fuse(
     entry: Any,
     forward: Callable[..., Any] | None = None,
     rule: Callable[..., Any] | None = None,
-    name: str = "",
+    names: tuple[str, ...] = (),
 ) -> None:
     """Say how the kernels NAME and NAME_vjp are called in place of an op and its rule.
 
     ``forward(kernel, *arrays, *params)`` and ``rule(kernel, g, ...)``, with what the
     rule reads, return what the op and the rule do, or NotImplemented where the kernel
     does not serve these parameters.  Elementwise ops need none: their kernels take what
-    they take.  NAME is the op's own unless given.
+    they take.  NAME is the op's own unless ``names`` are given: a kernel of each is
+    passed.
     """
     entry.op.fused, entry.op.fused_rule = forward, rule
-    entry.op.kernel = name or entry.op.name
+    entry.op.kernels = names or (entry.op.name,)
 
 
 def flat(*arrays: Any) -> list[Any]:
@@ -455,7 +465,7 @@ def _entry(op: Op) -> Callable[..., Any]:
         return _entry_params(op) if op.params else _entry_one(op)
     if op.arity == 2 and not op.params and op.form != "primitive":
         return _entry_two(op)
-    return _entry_many(op)
+    return _entry_three(op) if op.arity == 3 else _entry_many(op)
 
 
 # The entries for one and for two arrays run for nearly every op of every program, at
@@ -631,6 +641,46 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             if tapes:
                 saved = _saved(op, datas, out._data, nodes, params)
                 out._node = record(tapes, op, nodes, saved, out._data)
+        return out
+
+    return entry
+
+
+def _entry_three(op: Op) -> Callable[..., Tensor]:
+    """Three arrays: ``_entry_many`` spelled out, for the layers of small networks."""
+    impl = op.impl
+    with_numbers = _entry_many(op)
+
+    def entry(a: Any, b: Any, c: Any, *params: Any) -> Tensor:
+        try:
+            nodes = a._node, b._node, c._node
+        except AttributeError:
+            return with_numbers(a, b, c, *params)
+        x_a, x_b, x_c = a._data, b._data, c._data
+        try:
+            z = impl[type(x_a)](x_a, x_b, x_c, *params)
+        except Exception as error:
+            z = op.again(error, (a, b, c), params)
+        if op.keeps:
+            z, kept = z
+            params = (*params, kept)
+        if z.dtype is not x_a.dtype and z.dtype.char in "fdeD":
+            z = narrowed(z, None, x_a, x_b, x_c)
+        if not z.shape and type(z) not in BUFFERS:
+            z = backend_of(z).asarray(z)
+        out: Tensor = new(Tensor)
+        out._data = z
+        out._node = None
+        tapes = active()
+        if tapes and op.recorded:
+            tapes = recorders(tapes, nodes)
+            if tapes:
+                if op.joint:
+                    pick = op.picks[0]
+                    saved = pick and pick(x_a, x_b, x_c, z, nodes, params)
+                else:
+                    saved = _saved(op, (x_a, x_b, x_c), z, nodes, params)
+                out._node = record(tapes, op, nodes, saved or _NOTHING, z)
         return out
 
     return entry

@@ -209,7 +209,10 @@ def pop(tape: Tape) -> bool:
     """Take a tape off this thread; False when it was not on it."""
     for variable in (_active, _suspended):
         tapes = variable.get()
-        if tapes is not None and tape in tapes:
+        if tapes and tapes[-1] is tape:  # as blocks nest
+            variable.set(tapes[:-1])
+            return True
+        if tapes and tape in tapes:
             variable.set(tuple(t for t in tapes if t is not tape))
             return True
     return False
@@ -332,29 +335,34 @@ def recorders(
     """Which of ``tapes`` record an op on these inputs; a Variable read is watched."""
     known = False
     for node in nodes:
-        if node is not None:
-            if node.tapes is not tapes and type(node) is VariableNode:
-                accessed(node, tapes)
-            if node.tapes is tapes:
-                known = True
+        if node is None:
+            continue
+        if node.tapes is tapes:
+            known = True
+        elif type(node) is VariableNode and accessed(node, tapes):
+            known = True
     if known:
         return tapes
     found = tuple([tape for tape in tapes if any(map(tape.knows, nodes))])
     return tapes if len(found) == len(tapes) else found
 
 
-def accessed(node: VariableNode, tapes: tuple[Tape, ...]) -> None:
-    """Note that a Variable was read: tapes that watch variables watch it now."""
+def accessed(node: VariableNode, tapes: tuple[Tape, ...]) -> bool:
+    """Note that a Variable was read: tapes that watch variables watch it now.
+
+    True if all of them record what is computed from it.
+    """
     order = node.order
     for tape in tapes:
         if order not in tape.variables:
             if not (node.trainable and tape.watches_variables):
-                return
+                return False
             tape.variables[order] = node.variable()
         if not tape.records:
-            return
+            return False
     if node.differentiable:
         node.tapes = tapes
+    return node.differentiable
 
 
 def with_tape(tapes: tuple[Tape, ...], tape: Tape) -> tuple[Tape, ...]:

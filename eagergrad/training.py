@@ -45,9 +45,8 @@ class MLP:
         """The logits of a batch: (n, inputs) -> (n, classes)."""
         *hidden, last = zip(self.weights, self.biases, strict=True)
         for weight, bias in hidden:
-            x = eg.relu(x @ weight + bias)
-        weight, bias = last
-        return x @ weight + bias
+            x = eg.dense(x, weight, bias, eg.relu)
+        return eg.dense(x, *last)
 
     def tree(self) -> dict[str, Any]:
         """The parameters as ``eg.save`` takes them."""
@@ -149,7 +148,7 @@ def train(
 
         @eg.implicit_value_and_gradients
         def loss_and_gradients(x: Any, y: Any) -> Any:
-            return eg.mean(eg.softmax_cross_entropy(model(x), y))
+            return eg.softmax_cross_entropy(model(x), y, mean=True)
 
         steps = config.epochs * math.ceil(examples / config.batch_size)
         step = 0

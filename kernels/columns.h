@@ -1,10 +1,11 @@
 // Algorithms on the rows of a matrix, with sums down its columns.
 //
 // OPERANDS are as in rows.h, but n is a row that all share; t is a row of the matrix, m
-// a number for each row, in the type that is computed in.  The last results are c: each
-// begins with zeros, and every row adds to it.
+// a number for each row, in the type that is computed in.  The last results may be c:
+// each begins with zeros, and every row adds to it.
 #pragma once
 
+#include "activations.h"
 #include "lane.h"
 
 namespace eg {
@@ -34,6 +35,34 @@ struct layer_norm_vjp {
       dx[j] = ((slope(j) - away * dot) - mean) * inverse;
       d_gamma[j] += own * away;
       d_beta[j] += own;
+    });
+  }
+};
+
+// What a dense layer does after its product: act(z + b).
+struct activation {
+  static constexpr char OPERANDS[] = "tni>t";
+  template <class T, class Lane, class X, class Y>
+  EG_FN void operator()(const Lane& lane, Index n, X z, X b, long long number,
+                        Y y) const {
+    activated<T>(number, [&](auto act) {
+      lane.each(n, [&](Index j) { y[j] = act(T(z[j]) + T(b[j])); });
+    });
+  }
+};
+
+// The gradients of z and b, by the output.
+struct activation_vjp {
+  static constexpr char OPERANDS[] = "tti>tc";
+  template <class T, class Lane, class X, class D, class S>
+  EG_FN void operator()(const Lane& lane, Index n, X g, X y, long long number, D dz,
+                        S db) const {
+    sloped<T>(number, [&](auto slope) {
+      lane.each(n, [&](Index j) {
+        const T own = slope(T(g[j]), T(y[j]));
+        dz[j] = own;
+        db[j] += own;
+      });
     });
   }
 };

@@ -109,6 +109,8 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
 
 // ------------------------------------------------------------------------------- rows
 
+constexpr bool is_matrix(char c) { return c == 't' || c == 'p' || c == 'q'; }
+
 // A kernel's OPERANDS, counted without ">".
 template <class F> struct Letters {
   static constexpr int INPUTS = inputs(F::OPERANDS);
@@ -119,7 +121,7 @@ template <class F> struct Letters {
     int count = 0;
     for (int j = 0; j < k; ++j) {
       const char c = letter(j);
-      count += c == 't' ? 2 : c == 'n' || c == 'm' || c == 'c';
+      count += is_matrix(c) ? 2 : c == 'n' || c == 'm' || c == 'c';
     }
     return count;
   }
@@ -228,8 +230,9 @@ void rows(char** a, const Index* count, const Index* step, void*) {
 // most HEIGHT + log2(m / HEIGHT) additions, in an order that m alone decides.
 constexpr Index HEIGHT = 32;
 
+// The first operand that is a sum, counted without ">"; where there is none, all.
 constexpr int first_sum(const char* text) {
-  return *text == 'c' ? -1 : 1 + first_sum(text + 1);
+  return *text && *text != 'c' ? 1 + first_sum(text + 1) : -1;
 }
 
 template <class F, class T>
@@ -279,6 +282,82 @@ void columns(char** a, const Index* count, const Index* step, void*) {
     }
   }
   forget_flags();
+}
+
+// --------------------------------------------------------------------------- products
+
+// An operand without gaps, of the type that is computed in: as it lies, or in a buffer.
+template <class T> struct Dense {
+  using W = wide<T>;
+  char* from;
+  Index rows, columns, down, along;
+  W* at;
+  bool direct;
+  Index size() const { return rows * columns; }
+  void place(W* buffer) {
+    direct = sizeof(T) == sizeof(W) && (columns <= 1 || along == sizeof(T)) &&
+             (rows <= 1 || down == columns * Index(sizeof(T)));
+    at = direct ? reinterpret_cast<W*>(from) : buffer;
+  }
+  void read() {
+    for (Index i = 0; !direct && i < rows; ++i)
+      for (Index j = 0; j < columns; ++j)
+        at[i * columns + j] = W(*reinterpret_cast<T*>(from + i * down + j * along));
+  }
+  void write() {
+    for (Index i = 0; !direct && i < rows; ++i)
+      for (Index j = 0; j < columns; ++j)
+        *reinterpret_cast<T*>(from + i * down + j * along) = T(at[i * columns + j]);
+  }
+};
+
+template <class T, char KIND, bool INPUT> inline auto argument(const Dense<T>& operand) {
+  if constexpr (KIND == 'i')
+    return *reinterpret_cast<const long long*>(operand.from);
+  else if constexpr (INPUT)
+    return static_cast<const wide<T>*>(operand.at);
+  else
+    return operand.at;
+}
+
+template <class F, class T, int... K>
+void products(char** a, const Index* count, const Index* step,
+              std::integer_sequence<int, K...>) {
+  using W = wide<T>;
+  using L = Letters<F>;
+  const Index m = count[1], k = count[2], n = count[3];
+  Dense<T> operands[L::TOTAL];
+  Index size = n;
+  for (int i = 0; i < L::TOTAL; ++i) {
+    const char letter = L::letter(i);
+    const Index* within = step + L::TOTAL + L::axes(i);
+    Dense<T>& own = operands[i];
+    own.rows = letter == 'i' ? 0 : letter == 'q' ? k : is_matrix(letter) ? m : 1;
+    own.columns = letter == 'p' ? k : n;
+    own.down = is_matrix(letter) ? within[0] : 0;
+    own.along = within[is_matrix(letter)];
+    size += own.size();
+  }
+  const std::unique_ptr<W[]> buffer(new W[size]);
+  for (Index call = 0; call < count[0]; ++call) {
+    W* next = buffer.get() + n;
+    for (int i = 0; i < L::TOTAL; ++i) {
+      operands[i].from = a[i] + call * step[i];
+      operands[i].place(next);
+      next += operands[i].size();
+      if (i < L::INPUTS) operands[i].read();
+    }
+    F().template operator()<W>(
+        HostLane(), m, k, n, buffer.get(),
+        argument<T, L::letter(K), (K < L::INPUTS)>(operands[K])...);
+    for (int i = L::INPUTS; i < L::TOTAL; ++i) operands[i].write();
+  }
+  forget_flags();
+}
+
+template <class F, class T>
+void products(char** a, const Index* count, const Index* step, void*) {
+  products<F, T>(a, count, step, std::make_integer_sequence<int, Letters<F>::TOTAL>());
 }
 
 // ----------------------------------------------------------------------------- arrays
@@ -352,4 +431,5 @@ void arrays(char** a, const Index* count, const Index*, void*) {
 #define EG_ELEMENTWISE(name, arity) EG_EXPORT(eg::elementwise<eg::name, T, arity>)
 #define EG_ROWS(name) EG_EXPORT(eg::rows<eg::name, T>)
 #define EG_COLUMNS(name) EG_EXPORT(eg::columns<eg::name, T>)
+#define EG_PRODUCTS(name) EG_EXPORT(eg::products<eg::name, T>)
 #define EG_ARRAYS(name) EG_EXPORT(eg::arrays<eg::name, T>)

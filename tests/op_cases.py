@@ -256,11 +256,18 @@ ROWS = {
             ((1, 2, 3), (4, 3, 2)),
         ]
     ],
+    "dense": [
+        (pair((4, 3), (3, 2), (2,)), ""),
+        (pair((2, 2, 3), (3, 2), (2,)), "tanh"),
+        (pair((3,), (3, 2), (2,)), "relu"),
+    ],
     **dict.fromkeys(("softmax", "log_softmax"), _along()),
     "integer_cross_entropy": [
-        ((draw((4, 3)),), integers((4,), 3)),
-        ((draw((3,)),), np.array(1)),
-        ((draw((2, 3, 4)),), integers((2, 3), 4)),
+        ((draw((4, 3)),), integers((4,), 3), False),
+        ((draw((4, 3)),), integers((4,), 3), True),
+        ((draw((3,)),), np.array(1), False),
+        ((draw((2, 3, 4)),), integers((2, 3), 4), False),
+        ((draw((2, 3, 4)),), integers((2, 3), 4), True),
     ],
 }
 

@@ -94,6 +94,7 @@ NONE = {
     "getitem": lambda: eg.getitem(None, 0),
     "astype": lambda: eg.astype(None, "float32"),
     "softmax_cross_entropy": lambda: eg.softmax_cross_entropy(X, None),
+    "dense": lambda: eg.dense(X, None),
     "assign": lambda: eg.Variable(1.0).assign(None),
     "assign_add": lambda: eg.Variable(1.0).assign_add(None),
     "convert_to_tensor": lambda: eg.convert_to_tensor(None),
@@ -118,6 +119,7 @@ STRINGS = {
     "clip": lambda: eg.clip(X, "text", 1),
     "concatenate": lambda: eg.concatenate([X, ["text"]]),
     "softmax_cross_entropy": lambda: eg.softmax_cross_entropy(X, ["text"]),
+    "dense": lambda: eg.dense([[1.0, 2.0]], [["text"], ["text"]], ["text"]),
 }
 
 

@@ -32,7 +32,7 @@ FLOORS = {
         "ops.nan_statistics ops.resizing "
         "ops.quantiles ops.putting ops.gathering ops.choices ops.convolution "
         "ops.normalization ops.losses ops.attention ops.arranging ops.clipping "
-        "ops.dropout ops.pooling ops.padding ops.joining "
+        "ops.dropout ops.pooling ops.padding ops.joining ops.dense "
     ),
     8: "ops linalg fft special random array_api",
     9: "operators backward debug rows formulas",

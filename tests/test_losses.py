@@ -34,6 +34,33 @@ def test_sigmoid_cross_entropy():
     ).item() == (np.inf)
 
 
+def test_mean_of_softmax_cross_entropy():
+    labels = np.array([2, 1, 0])
+    each = -np.log(P[np.arange(3), labels])
+
+    def f(x):
+        return eg.softmax_cross_entropy(x, labels, mean=True)
+
+    assert f(A).item() == pytest.approx(each.mean())
+    (dx,) = eg.gradients_function(f)(A)
+    np.testing.assert_allclose(dx.numpy(), (P - np.eye(4)[labels]) / 3, 1e-12, 1e-12)
+    check_grads(f, [A])
+    assert eg.softmax_cross_entropy(A[0], 2, mean=True).item() == pytest.approx(each[0])
+    got = eg.softmax_cross_entropy(A, P, mean=True).item()
+    assert got == pytest.approx(-(P * np.log(P)).sum() / 3)
+    many = np.full((70_000, 2), 100.0, "float16")  # more than float16 counts to
+    losses = eg.softmax_cross_entropy(many, np.zeros(70_000, int), mean=True)
+    assert losses.dtype == "float16"
+    assert losses.item() == pytest.approx(np.log(2), 1e-3)
+    none = np.zeros(0, int)
+    with eg.GradientTape() as tape:
+        x = eg.zeros((0, 3))
+        tape.watch(x)
+        loss = eg.softmax_cross_entropy(x, none, mean=True)
+    assert np.isnan(loss.item())
+    assert tape.gradient(loss, x).shape == (0, 3)
+
+
 def test_softmax_cross_entropy_with_an_ignored_label():
     loss = eg.softmax_cross_entropy
     logits = A.copy()

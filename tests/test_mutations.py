@@ -21,7 +21,9 @@ def flipped(rule):
 
     def wrong(*args):
         dx = rule(*args)
-        return [negated(piece) for piece in dx] if isinstance(dx, list) else -dx
+        if isinstance(dx, (list, tuple)):
+            return [negated(piece) for piece in dx]
+        return -dx
 
     return wrong
 

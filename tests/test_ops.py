@@ -63,6 +63,16 @@ def _one_hot(x, labels):
     return np.arange(x.shape[-1]) == labels[..., None]
 
 
+def _cross_entropy(x, labels, mean):
+    losses = -np.log((_softmax(x, -1) * _one_hot(x, labels)).sum(-1))
+    return losses.mean() if mean else losses
+
+
+def _dense(x, w, b, activation):
+    z = x @ w + b
+    return {"": z, "relu": np.where(z > 0, z, 0), "tanh": np.tanh(z)}[activation]
+
+
 # What an op computes that NumPy has no function for, in the plainest words.
 REFERENCES = {
     **cases_arranging.REFERENCES,
@@ -92,9 +102,8 @@ REFERENCES = {
     ),
     "softmax": _softmax,
     "log_softmax": lambda x, axis: np.log(_softmax(x, axis)),
-    "integer_cross_entropy": lambda x, labels: (
-        -np.log((_softmax(x, -1) * _one_hot(x, labels)).sum(-1))
-    ),
+    "integer_cross_entropy": _cross_entropy,
+    "dense": _dense,
 }
 
 

@@ -145,7 +145,7 @@ _segment_sum = linear(
 fuse(
     _segment_sum,
     lambda kernel, x, ids, count: added_rows(kernel, x, ids, (count, *x.shape[1:])),
-    name="scatter_add",
+    names=("scatter_add",),
 )
 
 

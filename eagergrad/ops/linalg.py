@@ -49,13 +49,20 @@ def _matmul_b(g: Any, a: Any, like: Any) -> Any:
     if len(like.shape) == 1:
         return sum(expand_dims(g, -1) * a, -2)  # (..., n, 1) (..., n, k) -> (..., k)
     if len(like.shape) == 2:  # one product, not a sum of one for each matrix of a
-        a, g = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        return matmul(as_rows(a).T, as_rows(g))
     return matmul(swapaxes(a, -1, -2), g)
+
+
+def as_rows(x: Any) -> Any:
+    """All axes but the last as one."""
+    return x if x.ndim == 2 else x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def matrix_product(xp: Any, a: Any, b: Any) -> Any:
     """a @ b of buffers: by cuBLAS itself on a GPU, for the dtypes that it serves."""
-    driver = None if xp is np else backend_of(a).driver
+    if xp is np:
+        return _matmul(a, b)
+    driver = backend_of(a).driver
     if driver is None:
         return xp.matmul(a, b)
     try:
@@ -66,6 +73,13 @@ def matrix_product(xp: Any, a: Any, b: Any) -> Any:
     # CuPy has no batches of half types that add up in float32
     wide = xp.matmul(a.astype(np.float32), b.astype(np.float32))
     return wide.astype(a.dtype)
+
+
+def product(a: Any, b: Any) -> Any:
+    """a @ b of two matrices' buffers."""
+    if type(a) is np.ndarray:
+        return a.dot(b)
+    return matrix_product(backend_of(a).xp, a, b)
 
 
 def _matmul(a: Any, b: Any) -> Any:
