@@ -174,6 +174,9 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     op = node.op
     if op.form == "user":
         return _user(node, g, lift)
+    if op.form == "call":
+        grads: Sequence[Any] = op.backward(node.saved, g, lift)
+        return grads
     if op.several:
         g = _filled(node, g, lift)
     if (g[0] if op.several else g).dtype.kind != "V":

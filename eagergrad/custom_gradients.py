@@ -192,7 +192,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inputs = [x for x in nest.flatten(list(args)) if isinstance(x, Tensor)]
-        state = GENERATOR.state
+        state = GENERATOR.mark()
         with set_aside(shadowed=False) as aside:
             outputs = _fresh(result := f(*args, **kwargs))
         variables = aside.variables(inputs)
@@ -205,13 +205,14 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
                 lambda x: next(copies) if isinstance(x, Tensor) else x, list(args)
             )
             leaves = [x for x in nest.flatten(again) if isinstance(x, Tensor)]
-            now, GENERATOR.state = GENERATOR.state, state
+            now = GENERATOR.mark()
+            GENERATOR.rewind(state)
             try:
                 with GradientTape() as tape:
                     tape.watch([x for x in leaves if x.dtype.kind in INEXACT])
                     repeated = f(*again, **kwargs)
             finally:
-                GENERATOR.state = now
+                GENERATOR.rewind(now)
             targets = [convert_to_tensor(y) for y in nest.flatten(repeated)]
             grads: list[Any] = tape.gradient(targets, leaves + variables, list(dys))
             return grads

@@ -2,33 +2,58 @@
 
 The first call with new shapes or dtypes runs the function on buffers that write down
 what is done with them (``traced``); the instructions become a ``Program``, which later
-calls replay without Python's work for ops, tape and gradients.
+calls replay without Python's work for ops, tape and gradients.  Under a tape there is a
+program for what the tape watches, and others for its gradient (``pullback``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import gc
+import operator
 import threading
+import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import nest, primitive
 from .errors import CaptureError, ShapeError
-from .tape import active, caller_depth
+from .pullback import (
+    Call,
+    Enclosing,
+    Inside,
+    Pullbacks,
+    Stands,
+    array_of,
+    is_array,
+    is_made,
+    recorder,
+    replayed,
+    tracing,
+    watchers,
+)
+from .tape import (
+    Tape,
+    accessed,
+    active,
+    caller_depth,
+    record_call,
+    recording_on,
+    stopped,
+)
 from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
-from .traced import Trace, Traced, current
+from .traced import RunsAsItIs, Trace, Traced, current
 
 if TYPE_CHECKING:
     from .program import Program
 
 MOST_PROGRAMS = 32
-_tracing = threading.Lock()  # variables look traced to every thread meanwhile
 
 
 def function(
@@ -51,9 +76,15 @@ def function(
     Otherwise elementwise functions are fused, each of which may then differ from
     NumPy's by 2 units in the last place; nothing depends on the run.
 
+    Under a tape the call is one operation, and its gradient is captured as well, with
+    the bits of the eager one if ``exact``; only what the tape adds for an argument that
+    is used elsewhere too is added in another order.  Where several tapes watch what the
+    function reads, a forward accumulator does, or what is watched is no argument but a
+    tensor around it, it runs as it is; so it does on a GPU, and in another captured
+    function, of which it becomes a part.
+
     ``input_signature`` lists the (shape, dtype) of each argument and refuses others.
-    ``on_failure="eager"`` warns once and runs what cannot be captured as it is.  Under
-    a tape, in another captured function, and on a GPU it runs as it is as well.
+    ``on_failure="eager"`` warns once and runs what cannot be captured as it is.
 
     >>> double = function(lambda x: 2.0 * x)
     >>> double(tensor([1.0])).tolist(), double(tensor([2.0])).tolist()
@@ -85,59 +116,117 @@ class Function:
     ):
         functools.update_wrapper(self, f)
         self.python_function = f
+        self._enclosing = Enclosing(f)
         self._signature = _signature_of(input_signature)
         self._exact = exact
         self._falls_back = falls_back
-        self._programs: OrderedDict[Any, _Captured | None] = OrderedDict()
+        self._versions: OrderedDict[Any, _Versions] = OrderedDict()
         self._lock = threading.RLock()
-        self._capturing = False
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         """As a method: captured with ``self`` as an argument."""
-        return self if owner is None else functools.partial(self, owner)
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        """Another, of which nothing is captured yet."""
+        f = copy.deepcopy(self.python_function, memo)
+        return Function(f, self._signature, self._exact, self._falls_back)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current() is not None or active() or primitive.checked is not None:
-            if self._capturing:
-                raise CaptureError(
-                    f"{self._name()} calls itself while it is captured; write a loop, "
-                    "or capture the function that calls it"
-                )
+        if current() is not None or primitive.checked is not None or stopped():
             return self.python_function(*args, **kwargs)
-        key, arrays = _key(args, kwargs)
+        key, leaves = _key(args, kwargs)
+        arrays = [x if type(x) is np.ndarray else x._data for x in leaves]
         self._check(arrays)
+        if any(type(x) is not np.ndarray for x in arrays):
+            return self.python_function(*args, **kwargs)
+        tapes = active()
+        if tapes:
+            return self._called_under(tapes, key, leaves, args, kwargs)
         with self._lock:
-            captured = self._programs.get(key, _ABSENT)
-            if captured is not _ABSENT and captured is not None:
-                if captured.program.still_holds():
-                    return captured.replay(arrays)
-                captured = _ABSENT
-            if captured is None or any(type(x) is not np.ndarray for x in arrays):
-                return self.python_function(*args, **kwargs)
-            try:
-                self._capturing = True
-                captured, result = _capture(
-                    self.python_function, args, kwargs, self._exact
-                )
-            except CaptureError as error:
-                if not self._falls_back:
-                    raise
-                self._keep(key, None)
-                warnings.warn(
-                    f"{self._name()} runs eagerly: {error}",
-                    RuntimeWarning,
-                    stacklevel=caller_depth(),
-                )
-                return self.python_function(*args, **kwargs)
-            finally:
-                self._capturing = False
-            self._keep(key, captured)
-            return result
+            versions = self._versions_of(key)
+            captured = versions.programs.get((), _ABSENT)
+            if captured is _ABSENT or (captured and not captured.still_holds()):
+                captured, result = self._captured(args, kwargs)
+                versions.programs[()] = captured
+                if captured is not None:
+                    return result
+            elif captured is not None:
+                return captured.replay(arrays)
+        return self.python_function(*args, **kwargs)
 
-    def _keep(self, key: Any, captured: _Captured | None) -> None:
-        self._programs[key] = captured
-        while len(self._programs) > MOST_PROGRAMS:
-            self._programs.popitem(last=False)
+    def _called_under(
+        self,
+        tapes: tuple[Tape, ...],
+        key: Any,
+        leaves: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A call under tapes, recorded on the one that watches what it reads."""
+        given = args, kwargs
+        if np.ndarray in map(type, leaves):  # whose owner may write into it
+            given = nest.map_structure(_copied, given)
+            _, leaves = _key(*given)
+        found = [watchers(tapes, x._node) for x in leaves]
+        around = [watchers(tapes, x._node) for x in self._enclosing.tensors()]
+        with self._lock:
+            versions = self._versions_of(key)
+            found += [watchers(tapes, v._node) for v in versions.variables]
+            version = None if any(around) else _version(found)
+            captured = versions.programs.get(version, _ABSENT) if version else None
+            if captured is _ABSENT or (captured and not captured.still_holds()):
+                captured, result = self._captured(*given, tapes, leaves)
+                if captured is not None:
+                    versions.keep(captured, tapes, leaves)
+                    return result
+                versions.programs[version] = None
+            elif captured is not None:
+                return captured.replay_under(tapes, given, leaves)
+        return self.python_function(*args, **kwargs)
+
+    def _captured(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tapes: tuple[Tape, ...] = (),
+        leaves: Sequence[Tensor] = (),
+    ) -> tuple[_Captured | None, Any]:
+        """Capture, and the result; None for what is to run as it is."""
+        try:
+            around = self._enclosing.tensors()
+            captured, result = _capture(
+                self.python_function, args, kwargs, self._exact, tapes, leaves
+            )
+            if around:
+                captured.around = around, self._enclosing
+            return captured, result
+        except RunsAsItIs:
+            return None, None
+        except RecursionError as error:
+            raise CaptureError(
+                f"{self._name()} calls itself without end while it is captured, where "
+                "branches on values are not taken; write a loop"
+            ) from error
+        except CaptureError as error:
+            if not self._falls_back:
+                raise
+            warnings.warn(
+                f"{self._name()} runs eagerly: {error}",
+                RuntimeWarning,
+                stacklevel=caller_depth(),
+            )
+            return None, None
+
+    def _versions_of(self, key: Any) -> _Versions:
+        versions = self._versions.get(key)
+        if versions is None:
+            versions = self._versions[key] = _Versions()
+            if len(self._versions) > MOST_PROGRAMS:
+                self._versions.popitem(last=False)
+        else:
+            self._versions.move_to_end(key)
+        return versions
 
     def _name(self) -> str:
         return getattr(self.python_function, "__qualname__", "function")
@@ -158,21 +247,67 @@ class Function:
             )
 
     def programs(self) -> list[Program]:
-        """The programs there are, oldest first."""
-        return [c.program for c in self._programs.values() if c is not None]
+        """The programs there are, of the signature that was last called last."""
+        return [
+            program
+            for versions in self._versions.values()
+            for captured in versions.programs.values()
+            if captured is not None
+            for program in captured.programs()
+        ]
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
-        """The program of these arguments, which a call has made: print it."""
+        """The program of these arguments, which a call has made: print it.
+
+        Of calls under tapes, if there were no others.
+        """
         key, _ = _key(args, kwargs)
-        captured = self._programs.get(key)
-        if captured is None:
-            raise CaptureError(
-                f"{self._name()}: no program for these arguments yet; call it with them"
-            )
-        return captured.program
+        if key in self._versions:
+            for captured in self._versions[key].programs.values():
+                if captured is not None:
+                    return captured.program
+        raise CaptureError(
+            f"{self._name()}: no program for these arguments yet; call it with them"
+        )
 
 
 _ABSENT: Any = object()
+
+
+class _Versions:
+    """What there is for arguments of one signature: by what tapes watch of it.
+
+    None where the function runs as it is.
+    """
+
+    def __init__(self) -> None:
+        self.programs: dict[Any, _Captured | None] = {}
+        self.variables: list[Variable] = []  # that it reads or assigns, under tapes
+
+    def keep(
+        self, captured: _Captured, tapes: tuple[Tape, ...], leaves: Sequence[Tensor]
+    ) -> None:
+        """Keep what was captured under tapes."""
+        known = {v._node.order: v for v in (*self.variables, *captured.variables)}
+        if len(known) > len(self.variables):
+            self.variables = list(known.values())
+            self.programs = {key: x for key, x in self.programs.items() if not key}
+        values = [*leaves, *self.variables]
+        found = [watchers(tapes, x._node) for x in values]
+        self.programs[_version(found)] = captured
+
+
+def _version(found: Sequence[tuple[Tape, ...]]) -> tuple[bool, ...] | None:
+    """Which values are watched, behind if for good; None where it runs as it is."""
+    try:
+        tape = recorder(found)
+    except RunsAsItIs:
+        return None
+    return (tape is not None and tape.persistent, *map(bool, found))
+
+
+def _copied(x: Any) -> Any:
+    return wrap(x.copy()) if isinstance(x, np.ndarray) else x
 
 
 def _signature_of(given: Sequence[Any] | None) -> Any:
@@ -191,21 +326,21 @@ _PLAIN = frozenset((*TENSORS, np.ndarray, int, float, bool, str, type(None)))
 def _key(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], list[Any]]:
-    """The signature of arguments, and the buffers among them."""
+    """The signature of arguments, and the tensors and arrays among them."""
     nested = kwargs or any(type(x) not in _PLAIN and nest.is_nested(x) for x in args)
     leaves: Sequence[Any] = nest.flatten((args, kwargs)) if nested else args
     key: list[Any] = []
-    arrays: list[Any] = []
+    found: list[Any] = []
     for x in leaves:
         if isinstance(x, Variable):
             key.append((Variable, x._node.order))
         elif isinstance(x, Tensor):
             data = x._data
-            arrays.append(data)
+            found.append(x)
             key.append(data.shape)
             key.append(data.dtype)
         elif type(x) is np.ndarray:
-            arrays.append(x)
+            found.append(x)
             key.append(np.ndarray)
             key.append(x.shape)
             key.append(x.dtype)
@@ -214,13 +349,15 @@ def _key(
             key.append(_static(x))
     if nested:  # and how they are
         key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
-    return tuple(key), arrays
+    return tuple(key), found
 
 
 def _static(x: Any) -> Any:
     """A Python argument as part of the signature: by value, else by identity."""
-    if type(x) is float:
-        return x.hex()  # tells -0.0 from 0.0, and has one nan
+    if isinstance(x, (float, complex, np.generic)):
+        return np.array(x).tobytes()  # tells -0.0 from 0.0, and has one nan
+    if type(x) is set:
+        return frozenset(x)
     try:
         hash(x)
     except TypeError:
@@ -245,81 +382,186 @@ class _Identity:
 
 
 class _Captured:
-    """A program, and the structure of what the function returns."""
+    """A program, the structure of what the function returns, and its gradient."""
 
-    def __init__(self, program: Program, result: Any):
+    def __init__(self, program: Program, assigns: bool, result: Any):
         self.program = program
+        self.assigns = assigns  # whether it assigns Variables
         self.result = result
+        # The tensors around the function, where there are any, and where to find them.
+        self.around: tuple[list[Tensor], Enclosing] | None = None
+        # Of those made under tapes:
+        self.pullbacks: Pullbacks | None = None  # if they watch anything of it
+        self.variables: list[Variable] = []  # that it reads or assigns
+        self.noted: list[Variable] = []  # those among them that tapes take note of
+
+    def programs(self) -> list[Program]:
+        return [self.program, *(self.pullbacks.programs() if self.pullbacks else ())]
+
+    def still_holds(self) -> bool:
+        """Whether what the function found around it is there now."""
+        if self.around is not None:
+            tensors, enclosing = self.around
+            now = enclosing.tensors()
+            if len(now) != len(tensors) or any(map(operator.is_not, now, tensors)):
+                return False
+        return self.program.still_holds()
 
     def replay(self, arrays: Sequence[Any]) -> Any:
-        return self.packed(self.program(arrays))
+        _, found = replayed(self.program, arrays, self.assigns)
+        return self.packed([wrap(x) for x in found], ())
 
-    def packed(self, found: Sequence[Any]) -> Any:
+    def replay_under(
+        self,
+        tapes: tuple[Tape, ...],
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        leaves: Sequence[Tensor],
+    ) -> Any:
+        """Replay, and have the tape that watches record it."""
+        arrays = [x._data for x in leaves]
+        if self.pullbacks is None:
+            _, found = replayed(self.program, arrays, self.assigns)
+            return self.recorded(tapes, arguments, leaves, (), found)
+        with self.pullbacks.lock:
+            held, found = replayed(
+                self.program, arrays, self.assigns, self.pullbacks.variables
+            )
+            return self.recorded(tapes, arguments, leaves, held, found)
+
+    def recorded(
+        self,
+        tapes: tuple[Tape, ...],
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        leaves: Sequence[Tensor],
+        held: Sequence[Any],
+        found: Sequence[Any],
+    ) -> Any:
+        """The result of a call, as an operation on the tapes."""
+        self.note(tapes)
+        pullbacks = self.pullbacks
+        if pullbacks is None:
+            return self.packed([wrap(x) for x in found], leaves)
+        made = [wrap(x) for x in found[: pullbacks.results]]
+        inputs = [*[leaves[i] for i in pullbacks.watched], *pullbacks.sources]
+        outputs = [made[i] for i in pullbacks.outputs]
+        saved = pullbacks.residuals([x._data for x in leaves], held, found)
+        if pullbacks.function is None:  # to run again: else they are not kept alive
+            arguments, held = ((), {}), ()
+        record_call(Call(pullbacks, arguments, inputs, held), outputs, inputs, saved)
+        return self.packed(made, leaves)
+
+    def note(self, tapes: tuple[Tape, ...]) -> None:
+        """Let tapes note the Variables that are read."""
+        for variable in self.noted:
+            if variable._node.tapes is not tapes:
+                accessed(variable._node, tapes)
+
+    def packed(self, made: Sequence[Tensor], leaves: Sequence[Tensor]) -> Any:
         if type(self.result) is Tensor:
-            return wrap(found[0])
-        made = iter(found)
-        values = [
-            wrap(next(made)) if _is_made(leaf) else leaf
-            for leaf in nest.flatten(self.result)
-        ]
-        return nest.pack_sequence_as(self.result, values)
+            return made[0]
+        tensors = iter(made)
+
+        def leaf(x: Any) -> Any:
+            if is_made(x):
+                return next(tensors)
+            if type(x) is _Argument:
+                return leaves[x.place]
+            return x.copy() if isinstance(x, np.ndarray) else x
+
+        return nest.map_structure(leaf, self.result)
+
+
+class _Argument:
+    """The place of an argument among what a function returns."""
+
+    def __init__(self, place: int):
+        self.place = place
 
 
 def _capture(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exact: bool
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    exact: bool,
+    tapes: tuple[Tape, ...],
+    leaves: Sequence[Tensor],
 ) -> tuple[_Captured, Any]:
-    """Run a function and write it down; nothing is changed if that fails."""
+    """Run a function and write it down; nothing is changed if that fails.
+
+    Under tapes with the sweep from its outputs; ``leaves`` are then its arrays.
+    """
     from .program import Program  # with what compiles: 15 ms that others save
 
-    trace = Trace()
-    inputs: list[Traced] = []
+    trace, inside = Trace(), Inside(tapes)
+    inputs: list[Tensor] = []
+    watched = [i for i, x in enumerate(leaves) if watchers(tapes, x._node)]
 
     def traced(x: Any) -> Any:
-        if not _is_made(x) and not isinstance(x, np.ndarray):
+        if not is_array(x):
             return x
         data = x._data if isinstance(x, Tensor) else x
-        found = Traced(trace, data.copy())
-        inputs.append(found)
-        return wrap(found)
+        inputs.append(wrap(Traced(trace, data.copy())))
+        return inputs[-1]
 
-    args, kwargs = nest.map_structure(traced, (args, kwargs))
-    with _tracing, _uncollected():
+    given = nest.map_structure(traced, (args, kwargs))
+    with tracing, _uncollected():
         known = set(VARIABLES)
-        rows = [
-            (variable, variable._data, Traced(trace, variable._data, False))
-            for variable in list(VARIABLES.values())
-            if type(variable._data) is np.ndarray
-        ]
+        stands = Stands(trace)
         try:
-            for variable, _, stand in rows:
-                variable._data = stand
-            with trace:
-                result = f(*args, **kwargs)
+            with trace, recording_on((inside,) if tapes else ()):
+                for i in watched:
+                    inside.watch(inputs[i])
+                result = f(*given[0], **given[1])
+                _check_result(result)
+                stands.use([x for x in nest.flatten(result) if is_made(x)])
             _check_variables(known)
-            written = [
-                (variable, _array(variable._data))
-                for variable, _, stand in rows
-                if variable._data is not stand
-            ]
-            read = [
-                (variable, stand._array) for variable, _, stand in rows if stand.used
-            ]
-            leaves = nest.flatten(result)
-            results = [_array(leaf._data) for leaf in leaves if _is_made(leaf)]
+            if tapes:  # an argument that is returned is itself
+                places = {id(x): _Argument(i) for i, x in enumerate(inputs)}
+                result = nest.map_structure(lambda x: places.get(id(x), x), result)
+            read, written = stands.read(), stands.written()
+            stands.put_back()
+            made = [leaf for leaf in nest.flatten(result) if is_made(leaf)]
+            results = [array_of(y._data) for y in made]
+            arrays = [array_of(x._data) for x in inputs]
             name = getattr(f, "__qualname__", "function")
-            arrays = [x._array for x in inputs]
-            program = Program(name, trace, arrays, read, results, written, exact)
+            again = not written and all(x.kind != "host" for x in trace.instructions)
+            variables = list({v._node.order: v for v, _ in (*read, *written)}.values())
+            sources = [v for v in variables if inside.knows(v._node)]
+            noted = list(inside.variables.values())
+            pullbacks = None
+            if tapes:
+                values = [*leaves, *variables]
+                tape = recorder([watchers(tapes, x._node) for x in values])
+                if inside.enclosed or (tape and tape.persistent and not again):
+                    raise RunsAsItIs
+                if tape is not None:
+                    pullbacks = Pullbacks(
+                        name,
+                        trace,
+                        inside,
+                        made,
+                        [*[inputs[i] for i in watched], *sources],
+                        arrays,
+                        read,
+                        exact,
+                        f if again else None,
+                    )
+            whole = [*results, *(pullbacks.taken() if pullbacks else ())]
+            program = Program(name, trace, arrays, read, whole, written, exact)
         except BaseException:
             for undo in reversed(trace.undo):
                 undo()
             raise
         finally:
-            for variable, data, _ in rows:
-                variable._data = data
+            stands.put_back()
+    captured = _Captured(program, bool(written), nest.map_structure(_outline, result))
+    captured.pullbacks = pullbacks
+    captured.variables, captured.noted = variables, noted
+    held = [variable._data for variable, _ in read]
     for variable, array in written:
         variable._data = array.copy()
-    captured = _Captured(program, nest.map_structure(_outline, result))
-    return captured, captured.packed([x.copy() for x in results])
+    found = [x.copy() for x in whole]
+    return captured, captured.recorded(tapes, (args, kwargs), leaves, held, found)
 
 
 @contextlib.contextmanager
@@ -346,15 +588,22 @@ def _check_variables(known: set[int]) -> None:
             )
 
 
-def _is_made(leaf: Any) -> bool:
-    """Whether a returned leaf is a tensor, which each run makes anew."""
-    return isinstance(leaf, Tensor) and not isinstance(leaf, Variable)
+def _check_result(result: Any) -> None:
+    """Refuse what would hand out traced tensors in something that is not nested."""
+    for leaf in nest.flatten(result):
+        inside = list(getattr(leaf, "__dict__", {}).values())
+        if isinstance(leaf, Collection) and type(leaf) not in _PLAIN:
+            inside.extend(leaf)
+        if isinstance(leaf, Iterator) or any(
+            is_made(x) and isinstance(x._data, Traced) for x in nest.flatten(inside)
+        ):
+            raise CaptureError(
+                f"a captured function returned a {type(leaf).__name__} with tensors in "
+                "it, which a replay could not make; return lists, tuples, dicts, or "
+                "dataclasses given to eg.nest.register"
+            )
 
 
 def _outline(leaf: Any) -> Any:
     """A returned tensor without its buffer."""
-    return wrap(np.zeros(())) if _is_made(leaf) else leaf
-
-
-def _array(data: Any) -> Any:
-    return data._array if isinstance(data, Traced) else data
+    return wrap(np.zeros(())) if is_made(leaf) else leaf

@@ -28,7 +28,7 @@ from .ops.shapes import concatenate, swapaxes
 from .rows import sweep_rows
 from .tape import Node, Tape, active, caller_depth, pop, push
 from .tensor import INEXACT, Tensor, Variable, to_buffer, wrap
-from .traced import adopted
+from .traced import RunsAsItIs, adopted, current
 
 
 class UnconnectedGradients(enum.Enum):
@@ -337,8 +337,11 @@ class _Pause:
 
     def __enter__(self) -> None:
         handle = self._handle
-        if not handle._paused:
-            pop(handle._recording())
+        if not handle._paused and not pop(handle._recording()) and current():
+            raise RunsAsItIs(
+                "stop_recording: the tape is one outside the captured function; use "
+                "eg.stop_gradient in it"
+            )
         handle._paused += 1
 
     def __exit__(self, *exc: object) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from .blocks import Blocks
 from .fusion import fuse
 from .loops import Call, Run, address, calls_of
+from .simplification import simplify
 from .tensor import Variable
 from .traced import Dynamic, Instruction, Trace, results_in
 
@@ -43,8 +44,10 @@ class Program:
         self.guards = trace.guards
         needed = [*results, *(array for _, array in written)]
         variables = [x for _, x in read]
+        changing = [*inputs, *variables]
         alive = _needed(trace.instructions, needed)
-        fused = _counted_first(fuse(alive, [*inputs, *variables], needed, exact))
+        alive = _needed(simplify(alive, changing, needed), needed)
+        fused = _counted_first(fuse(alive, changing, needed, exact))
         plan = _Plan(fused, inputs, variables, needed)
         # of the program's own arrays: those of the trace are let go
         self.instructions = [plan.placed(instruction) for instruction in fused]

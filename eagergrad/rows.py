@@ -60,7 +60,7 @@ def _pulled(node: Node, g: Any, count: int) -> Sequence[Any]:
             None if rule is None or parent is None else rule(g, *lifted(node, i))
             for i, (rule, parent) in enumerate(zip(op.rules, node.inputs, strict=True))
         ]
-    if real and op.name in ROWS:
+    if real and op.name in ROWS and op.form not in ("user", "call"):
         found = ROWS[op.name](node, g, count)
         if found is not None:
             return found

@@ -323,6 +323,11 @@ def could_possibly_record() -> bool:
     )
 
 
+def stopped() -> bool:
+    """True inside a ``stop_recording`` block of this thread."""
+    return _suspended.get() is not None
+
+
 def should_record_backprop(tensors: Iterable[Any]) -> bool:
     """True when a tape that records on this thread watches one of the tensors."""
     nodes = [tensor._node for tensor in tensors]
@@ -353,16 +358,17 @@ def accessed(node: VariableNode, tapes: tuple[Tape, ...]) -> bool:
     True if all of them record what is computed from it.
     """
     order = node.order
+    everywhere = node.differentiable
     for tape in tapes:
         if order not in tape.variables:
-            if not (node.trainable and tape.watches_variables):
-                return False
-            tape.variables[order] = node.variable()
-        if not tape.records:
-            return False
-    if node.differentiable:
+            if node.trainable and tape.watches_variables:
+                tape.variables[order] = node.variable()
+            else:
+                everywhere = False
+        everywhere = everywhere and tape.records
+    if everywhere:
         node.tapes = tapes
-    return node.differentiable
+    return everywhere
 
 
 def with_tape(tapes: tuple[Tape, ...], tape: Tape) -> tuple[Tape, ...]:
@@ -569,3 +575,22 @@ def record_user_op(
         for tape in tapes:
             tape.entries[-1] = ref(old)
             tape.late = True
+
+
+def record_call(
+    op: Any,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    saved: Sequence[Any],
+) -> None:
+    """Put a call of several ops at once on every tape that watches one of ``inputs``.
+
+    ``op.backward(saved, pieces, lift)`` is the sweep's; ``outputs`` are new Tensors.
+    """
+    nodes = tuple([tensor._node for tensor in inputs])
+    tapes = recorders(_active.get(), nodes)
+    if tapes and outputs:
+        producer = record(tapes, op, nodes, tuple(saved), outputs[0]._data)
+        for i, output in enumerate(outputs):
+            place = i, len(outputs)
+            output._node = record(tapes, ITEM, (producer,), place, output._data)

@@ -53,6 +53,30 @@ class Instruction:
         # arguments, and does something that only Python can
         self.kind = kind
 
+    def moved(self, places: dict[int, np.ndarray[Any, Any]]) -> Instruction:
+        """It on other arrays, of the same layout, by the ids of those they stand for.
+
+        Views are made anew, and are among the places from then on.
+        """
+        if places.keys().isdisjoint(map(id, self.reads)):
+            return self
+        args, kwargs = _moved(self.args, places), _moved(self.kwargs, places)
+        if self.kind == "view":
+            views = results_in(self.call(*args, **kwargs))
+            places.update(zip(map(id, self.outputs), views, strict=True))
+        outputs = tuple([places.get(id(x), x) for x in self.outputs])
+        return Instruction(self.name, self.call, args, kwargs, outputs, self.kind)
+
+
+def _moved(value: Any, places: dict[int, np.ndarray[Any, Any]]) -> Any:
+    if isinstance(value, np.ndarray):
+        return places.get(id(value), value)
+    if type(value) in (tuple, list):
+        return type(value)([_moved(item, places) for item in value])
+    if type(value) is dict:
+        return {key: _moved(item, places) for key, item in value.items()}
+    return value
+
 
 class Dynamic(int):
     """A number that another replay will have another of: a counter of a generator."""
@@ -73,12 +97,14 @@ class Trace:
         self.instructions: list[Instruction] = []
         self.op = ""  # the op whose implementation is running
         self.thread = threading.get_ident()
-        self.open = True
+        self.open = True  # may be entered again, to go on
         self.guards: list[Callable[[], bool]] = []  # what must hold for a replay
         self.undo: list[Callable[[], None]] = []  # what a failed trace has changed
 
     def __enter__(self) -> Trace:
         self._token = _current.set(self)
+        self.thread = threading.get_ident()
+        self.open = True
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -142,6 +168,10 @@ class Trace:
 
 class ValueRead(CaptureError):
     """A traced value was asked for, or written where the trace cannot follow."""
+
+
+class RunsAsItIs(CaptureError):
+    """What a function does under these tapes is no matter of programs."""
 
 
 def results_in(result: Any, name: str = "it") -> list[np.ndarray[Any, Any]]:

@@ -1,6 +1,9 @@
 """Captured functions: the bits of the eager ones, at every replay."""
 
+import collections
 import contextlib
+import copy
+import dataclasses
 import gc
 import threading
 import weakref
@@ -10,7 +13,7 @@ import pytest
 from op_cases import ALL, SMOOTH
 
 import eagergrad as eg
-from eagergrad.errors import CaptureError, ShapeError
+from eagergrad.errors import CaptureError, MatrixError, ShapeError
 from eagergrad.ops.random import GENERATOR
 
 
@@ -237,6 +240,20 @@ def test_two_functions_share_variables():
         assert read().item() == expected
 
 
+def test_values_that_no_instruction_reads():
+    """Returned or assigned as they are."""
+    v, w = eg.Variable([1.0]), eg.Variable([0.0])
+
+    @eg.function
+    def f():
+        w.assign(v)
+        return v.read_value()
+
+    for value in (1.0, 5.0, 7.0):
+        v.assign([value])
+        assert f().item() == w.item() == value
+
+
 # ----------------------------------------------------------------------- signatures
 
 
@@ -356,6 +373,14 @@ def test_gradients_of_a_captured_function():
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]
 
 
+def test_numbers_do_not_widen_gradients():
+    f = eg.function(eg.gradients_function(lambda x: x * x * 3.0 / 7.0), exact=True)
+    x = eg.tensor([0.1, 0.7])
+    f(x)
+    assert "float64" not in str(f.programs()[0])
+    same(f(x)[0], f.python_function(x)[0])
+
+
 def test_second_derivatives_are_captured():
     def second(x):
         with eg.GradientTape() as outer:
@@ -375,6 +400,195 @@ def test_a_captured_function_within_another():
     inner = eg.function(lambda x: x * 3.0)
     outer = eg.function(lambda x: inner(x) + 1.0)
     assert [outer(eg.tensor(v)).item() for v in (1.0, 2.0)] == [4.0, 7.0]
+
+
+# ------------------------------------------------------------------ what users do
+
+
+def test_recursion_that_python_numbers_end():
+    @eg.function
+    def f(x, n):
+        return x if n == 0 else f(x, n - 1) * 2.0
+
+    assert [f(eg.tensor(1.0), n).item() for n in (3, 3, 2)] == [8.0, 8.0, 4.0]
+
+
+def test_methods_have_what_functions_have():
+    class Model:
+        @eg.function
+        def double(self, x):
+            return 2.0 * x
+
+    model, x = Model(), eg.tensor(1.0)
+    assert model.double(x).item() == 2.0
+    assert model.double.__self__ is model
+    assert "multiply(2.0, x0)" in str(model.double.program(model, x))
+
+
+def test_a_copied_model_captures_its_own():
+    class Model:
+        def __init__(self):
+            self.w = eg.Variable(2.0)
+            self.f = eg.function(self.times)
+
+        def times(self, x):
+            return self.w * x
+
+    model = Model()
+    model.f(eg.tensor(1.0))
+    other = copy.deepcopy(model)
+    other.w.assign(5.0)
+    assert other.f(eg.tensor(1.0)).item() == 5.0
+    assert model.f(eg.tensor(1.0)).item() == 2.0
+
+
+def test_tensors_around_it_are_looked_up():
+    w = eg.tensor(1.0)
+    f = eg.function(lambda x: w * x)
+    x = eg.tensor(2.0)
+    found = [f(x).item(), f(x).item()]
+    w = eg.tensor(5.0)
+    assert [*found, f(x).item()] == [2.0, 2.0, 10.0]
+    assert len(f.programs()) == 1
+
+
+T = eg.tensor(1.0)  # by the name of an attribute that the function takes
+
+
+def test_attributes_are_no_tensors_around_it(monkeypatch):
+    runs = []
+    f = eg.function(lambda x: [runs.append(1), x.T * SCALE][1])
+    for value in (1.0, 2.0):
+        monkeypatch.setitem(globals(), "T", eg.tensor(value))
+        assert f(eg.tensor(3.0)).item() == 6.0
+    assert len(runs) == 1
+    monkeypatch.setitem(globals(), "SCALE", eg.tensor(5.0))
+    assert f(eg.tensor(3.0)).item() == 15.0
+
+
+SCALE = eg.tensor(2.0)
+
+
+@dataclasses.dataclass
+class Pair:
+    x: object
+    y: object
+
+
+HIDING = {
+    "generator": lambda x: (x * i for i in range(3)),
+    "dict_values": lambda x: {"x": x * 2.0}.values(),
+    "deque": lambda x: collections.deque([x * 2.0]),
+    "Pair": lambda x: Pair(x * 2.0, [x]),
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_tensors_returned_in_what_is_not_nested_are_refused(name):
+    f = eg.function(HIDING[name])
+    with pytest.raises(CaptureError, match=f"returned a {name} with tensors"):
+        f(eg.tensor(1.0))
+
+
+def test_what_is_returned_belongs_to_the_caller():
+    constant = eg.tensor([1.0, 2.0])
+    f = eg.function(lambda x: ([x], np.arange(3), constant, "text"))
+    x = eg.tensor(1.0)
+    for _ in range(3):
+        (y,), array, same_values, text = found = f(x)
+        assert (y.item(), array.tolist(), text) == (1.0, [0, 1, 2], "text")
+        assert same_values.tolist() == [1.0, 2.0]
+        assert same_values is not constant
+        found[0].append(1)
+        array[0] = 9
+
+
+def test_numbers_of_numpy_sets_and_complex_ones_are_arguments():
+    f = eg.function(lambda x, k: x * len(k) if type(k) is set else x * k)
+    x, items = eg.ones((), "complex128"), {1}
+    assert f(x, items).item() == 1.0
+    items.add(2)
+    assert f(x, items).item() == 2.0
+    count = len(f.programs())
+    for _ in range(2):
+        assert f(x, np.float64(0.0)).item().real == 0.0
+        assert np.signbit(f(x, np.float64(-0.0)).item().real)
+        f(x, np.float32("nan"))
+        f(x, complex(0.0, 1.0))
+        f(x, complex(-0.0, 1.0))
+    assert len(f.programs()) == count + 5
+
+
+def test_programs_that_are_used_stay():
+    runs = []
+    f = eg.function(lambda x, k: [runs.append(k), x * k][1])
+    x = eg.ones(())
+    for k in range(40):
+        f(x, k)
+        f(x, 0)
+    assert runs.count(0) == 1
+    assert len(f.programs()) == 32
+
+
+def test_an_error_in_a_replay_is_the_ops():
+    f = eg.function(eg.linalg.solve)
+    a, b = eg.tensor(np.eye(2, dtype=np.float32)), eg.ones((2,))
+    f(a, b)
+    with pytest.raises(MatrixError, match="solve: Singular matrix"):
+        f(eg.zeros((2, 2)), b)
+    assert f(a, b).tolist() == [1.0, 1.0]
+
+
+def test_recomputed_dropout_is_the_same_again():
+    def step():
+        eg.random.seed(5)
+        v = eg.Variable(np.ones(50, np.float32))
+        noisy = eg.recompute_grad(lambda x: eg.dropout(x * v, 0.5) * v)
+
+        def run(x):
+            f = eg.implicit_value_and_gradients(lambda: eg.sum(noisy(x)))
+            value, ((g, _),) = f()
+            return value, g
+
+        return run
+
+    x = eg.ones((50,))
+    eager = step()
+    expected = [eager(x) for _ in range(4)]
+    captured = eg.function(step(), exact=True)
+    for row in expected:
+        all_same(captured(x), row)
+
+
+def test_calls_on_two_threads():
+    f = eg.function(lambda x: eg.sum(x * x))
+    wrong = []
+
+    def work(n):
+        for i in range(200):
+            if f(eg.full((n,), float(i))).item() != n * i * i:
+                wrong.append((n, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (2, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float64", "complex64", "int8", "uint8", "bool"]
+)
+@pytest.mark.parametrize("shape", [(3,), (0,), (2, 0), ()])
+def test_dtypes_and_empty_arrays(dtype, shape):
+    def f(x):
+        return x + x, x * x, eg.sum(x), x.astype("float32") * 0.5
+
+    captured = eg.function(f, exact=True)
+    for _ in range(2):
+        x = eg.ones(shape).astype(dtype)
+        all_same(captured(x), f(x))
 
 
 # --------------------------------------------------------------------------- misuse

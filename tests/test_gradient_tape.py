@@ -1014,3 +1014,27 @@ def test_deep_graph_needs_no_recursion(use):
     if use:
         assert t.gradient(y, x).item() == 1.0
     del t, y
+
+
+def test_each_tape_watches_variables_by_its_own_setting():
+    v = eg.Variable(2.0)
+    for outer, inner in ((False, True), (True, False)):
+        with eg.GradientTape(watch_accessed_variables=outer) as a:
+            with eg.GradientTape(watch_accessed_variables=inner) as b:
+                y = v * v
+        found = [tape.gradient(y, v) for tape in (a, b)]
+        assert [g is not None for g in found] == [outer, inner]
+        assert found[inner].item() == 4.0
+
+
+def test_a_tape_within_a_gradient_given_by_hand_watches_variables():
+    v = eg.Variable(3.0)
+
+    @eg.custom_gradient
+    def f(x):
+        with eg.GradientTape() as tape:
+            y = v * v
+        g = tape.gradient(y, v)
+        return x * g, lambda dy, variables: (dy, [None])
+
+    assert f(eg.tensor(1.0)).item() == 6.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
@@ -56,6 +57,32 @@ class Generator:
             key, offset = self.state
             self.state = (key, offset + philox.blocks_used(kind, count, dtype))
         return key, offset
+
+    def mark(self) -> tuple[int, int]:
+        """The state to ``rewind`` to; that of a trace is Dynamic."""
+        trace = traced.current()
+        if trace is None:
+            return self.state
+        key, offset = [0], [0]
+
+        def note() -> None:
+            key[0], offset[0] = self.state
+
+        trace.host("mark", note)
+        return traced.Dynamic.of(key), traced.Dynamic.of(offset)
+
+    def rewind(self, state: tuple[int, int]) -> None:
+        """Go on from a state that ``mark`` gave."""
+        trace, before = traced.current(), self.state
+        if trace is None:
+            self.state = state
+            return
+
+        def go(key: Any, offset: Any) -> None:
+            self.state = key.cell[0], offset.cell[0]
+
+        undo = functools.partial(setattr, self, "state", before)
+        trace.host("rewind", go, state, undo=undo)
 
     def uniform(
         self,
