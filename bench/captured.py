@@ -1,16 +1,20 @@
-"""The time of programs of many small ops, eager and captured, beside peers.
+"""The time of whole programs, eager and captured, beside peers.
 
 "chain": ten elementwise functions of a million floats.  "lstm": the objective of
 ADBench's LSTM (2 layers, 14 wide, a sequence of 1024) and its gradient: some 30,000
-ops on a few numbers each.
+ops on a few numbers each.  "cnn" and "transformer": a training step, by Adam, of the
+models in models.py.
 """
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import timing
+from models import MODELS
 
 LAYERS, WIDTH, LENGTH = 2, 14, 1024
+RATE, BETA_1, BETA_2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 rng = np.random.default_rng(0)
 CHAIN = rng.normal(size=10**6).astype(np.float32)
 MAIN = rng.normal(0, 0.5, (2 * LAYERS, 4 * WIDTH)).astype(np.float32)
@@ -59,6 +63,25 @@ def case(run, ops=1):
     return timing.Case(lambda: run, ops=ops, values=values)
 
 
+def training(step_of):
+    """A case for each model: step_of(loss, params, x, y) gives the step, () -> loss."""
+
+    def train(name):
+        start, loss = MODELS[name]
+        return step_of(loss, *start())
+
+    def values(name):
+        step = train(name)
+        return [float(step()) for _ in range(3)]
+
+    return {
+        name: timing.Case(
+            lambda name=name: train(name), values=lambda name=name: values(name)
+        )
+        for name in MODELS
+    }
+
+
 def by_hand():
     return {"chain": case(lambda: chain(np, CHAIN))}
 
@@ -81,14 +104,45 @@ def eagergrad_side(captured):
             loss = objective(eg, main, extra, state, sequence)
         return [loss, *tape.gradient(loss, [main, extra])]
 
+    ops = SimpleNamespace(
+        conv=lambda x, w: eg.conv2d(x, w, padding="same"),
+        max_pool=lambda x: eg.max_pool2d(x, 2),
+        relu=eg.relu,
+        cross_entropy=lambda x, y: eg.mean(eg.softmax_cross_entropy(x, y)),
+        embedding=eg.embedding,
+        layer_norm=eg.layer_norm,
+        transpose=eg.transpose,
+        causal_attention=lambda q, k, v: eg.scaled_dot_product_attention(
+            q, k, v, causal=True
+        ),
+        gelu=eg.gelu,
+    )
+
+    def step_of(loss_of, params, x, y):
+        variables = [eg.Variable(w) for w in params]
+        adam = eg.optim.Adam(RATE, BETA_1, BETA_2, EPSILON)
+        x, y = eg.tensor(x), eg.tensor(y)
+
+        @maybe
+        def step(x, y):
+            with eg.GradientTape() as tape:
+                loss = loss_of(ops, variables, x, y)
+            gradients = tape.gradient(loss, variables)
+            adam.apply_gradients(zip(gradients, variables, strict=True))
+            return loss
+
+        return lambda: step(x, y)
+
     return {
         "chain": case(lambda: run(x)),
         "lstm": case(lambda: gradient(*params, state, sequence)),
+        **training(step_of),
     }
 
 
 def torch_side():
     import torch
+    from torch.nn import functional as F
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     x = torch.tensor(CHAIN)
@@ -100,7 +154,39 @@ def torch_side():
         found = [loss, *torch.autograd.grad(loss, params)]
         return [part.detach() for part in found]
 
-    return {"chain": case(lambda: chain(torch, x)), "lstm": case(gradient)}
+    ops = SimpleNamespace(
+        conv=lambda x, w: F.conv2d(x, w, padding=1),
+        max_pool=lambda x: F.max_pool2d(x, 2),
+        relu=F.relu,
+        cross_entropy=F.cross_entropy,
+        embedding=lambda table, ids: F.embedding(ids, table),
+        layer_norm=lambda x, w, b: F.layer_norm(x, w.shape, w, b),
+        transpose=torch.permute,
+        causal_attention=lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, is_causal=True
+        ),
+        gelu=F.gelu,
+    )
+
+    def step_of(loss_of, params, x, y):
+        params = [torch.tensor(w, requires_grad=True) for w in params]
+        adam = torch.optim.Adam(params, RATE, (BETA_1, BETA_2), EPSILON, fused=True)
+        x, y = torch.from_numpy(x), torch.from_numpy(y)
+
+        def step():
+            adam.zero_grad()
+            loss = loss_of(ops, params, x, y)
+            loss.backward()
+            adam.step()
+            return loss.detach()
+
+        return step
+
+    return {
+        "chain": case(lambda: chain(torch, x)),
+        "lstm": case(gradient),
+        **training(step_of),
+    }
 
 
 def jax_side():
@@ -109,7 +195,72 @@ def jax_side():
 
     x = jnp.asarray(CHAIN)
     run = jax.jit(lambda x: chain(jnp, x))
-    return {"chain": case(lambda: jax.block_until_ready(run(x)))}
+
+    def cross_entropy(x, y):
+        return -jnp.mean(jax.nn.log_softmax(x)[jnp.arange(len(y)), y])
+
+    def layer_norm(x, gain, shift):
+        away = x - jnp.mean(x, -1, keepdims=True)
+        variance = jnp.mean(away * away, -1, keepdims=True)
+        return away / jnp.sqrt(variance + 1e-5) * gain + shift
+
+    def causal_attention(q, k, v):
+        scores = q @ jnp.swapaxes(k, -1, -2) / q.shape[-1] ** 0.5
+        seen = jnp.tri(q.shape[-2], dtype=bool)
+        return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)) @ v
+
+    ops = SimpleNamespace(
+        conv=lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"),
+        max_pool=lambda x: jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
+        ),
+        relu=jax.nn.relu,
+        cross_entropy=cross_entropy,
+        embedding=lambda table, ids: table[ids],
+        layer_norm=layer_norm,
+        transpose=jnp.transpose,
+        causal_attention=causal_attention,
+        gelu=lambda x: jax.nn.gelu(x, approximate=False),
+    )
+
+    def step_of(loss_of, params, x, y):
+        def update(state, x, y):
+            params, first, second, t = state
+            t = t + 1
+            loss, gradients = jax.value_and_grad(
+                lambda params: loss_of(ops, params, x, y)
+            )(params)
+            root = jnp.sqrt(1 - BETA_2**t)
+            rate = RATE * root / (1 - BETA_1**t)
+
+            def moved(w, m, v):
+                return w - rate * m / (jnp.sqrt(v) + EPSILON * root)
+
+            def mean(beta, old, new):
+                return beta * old + (1 - beta) * new
+
+            first = [mean(BETA_1, *p) for p in zip(first, gradients, strict=True)]
+            squares = [g * g for g in gradients]
+            second = [mean(BETA_2, *p) for p in zip(second, squares, strict=True)]
+            params = [moved(*p) for p in zip(params, first, second, strict=True)]
+            return loss, (params, first, second, t)
+
+        update = jax.jit(update, donate_argnums=0)
+        params, x, y = jax.tree.map(jnp.array, (params, x, y))
+        first, second = ([jnp.zeros_like(w) for w in params] for _ in "mv")
+        state = params, first, second, jnp.float32(0)
+
+        def step():
+            nonlocal state
+            loss, state = update(state, x, y)
+            return jax.block_until_ready(loss)
+
+        return step
+
+    return {
+        "chain": case(lambda: jax.block_until_ready(run(x))),
+        **training(step_of),
+    }
 
 
 SIDES = {
@@ -126,6 +277,11 @@ CLAIMS = [
     timing.Claim("chain", "torch", "/", "eg function"),
     timing.Claim("lstm", "torch", "/", "eg function", ">= 20"),
     timing.Claim("lstm", "torch", "/", "eagergrad"),
+    *(
+        timing.Claim(model, peer, "/", "eg function", goal)
+        for model in MODELS
+        for peer, goal in (("jax jit", ">= 1"), ("torch", None), ("eagergrad", None))
+    ),
 ]
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ SMALL_ONLY = """cholesky cofactor_slope cofactors det eig eigh expm inv pinv qr 
 
 N, SIDE = SIZE["large"], 316
 IMAGES, FILTERS, MAPS = (8, 16, 28, 28), (16, 16, 3, 3), (8, 16, 26, 26)
+NONE = ((0, 0), (0, 0))  # zeros around
 POOL, POOLED = Window((2, 2), (2, 2), (1, 1), ((0, 0), (0, 0))), (8, 16, 14, 14)
 
 
@@ -34,9 +35,13 @@ LARGE = {
     "avg_pool": lambda: ((draw(IMAGES),), POOL),
     "avg_spread": lambda: ((draw(POOLED),), POOL, IMAGES),
     "broadcast_to": lambda: ((draw((SIDE,)),), (SIDE, SIDE)),
-    "conv": lambda: ((draw(IMAGES), draw(FILTERS)), (1, 1), (1, 1), 1),
-    "conv_filter": lambda: ((draw(IMAGES), draw(MAPS)), (3, 3), (1, 1), (1, 1), 1),
-    "conv_input": lambda: ((draw(MAPS), draw(FILTERS)), (28, 28), (1, 1), (1, 1), 1),
+    "conv": lambda: ((draw(IMAGES), draw(FILTERS)), (1, 1), (1, 1), 1, NONE),
+    "conv_filter": lambda: (
+        *((draw(IMAGES), draw(MAPS)), (3, 3), (1, 1), (1, 1), 1, NONE),
+    ),
+    "conv_input": lambda: (
+        *((draw(MAPS), draw(FILTERS)), (28, 28), (1, 1), (1, 1), 1, NONE),
+    ),
     "cross": lambda: ((draw((N // 3, 3)), draw((N // 3, 3))[::-1]),),
     "dense": lambda: ((*draw((2, SIDE, SIDE)), draw((SIDE,))), "relu"),
     "fftn": lambda: ((_waves(256, 256),), (256, 256), (0, 1), "backward"),
@@ -49,6 +54,7 @@ LARGE = {
     ),
     "irfft": lambda: ((_waves(N // 2 + 1),), N, 0, "backward"),
     "layer_norm": lambda: ((draw((SIDE, SIDE)), *draw((2, SIDE))), 0.1, True),
+    "batch_norm": lambda: ((draw((SIDE, SIDE)), *draw((2, SIDE))), 0.1, 1),
     "max_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
     "max_pool": lambda: ((draw(IMAGES),), POOL),
     "min_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
@@ -63,6 +69,7 @@ LARGE = {
     "searchsorted": lambda: ((np.sort(draw((N,))), draw((N,))), "left"),
     "segment_sum": lambda: ((draw((N // 100, 100)),), integers((N // 100,), 50), 50),
     "set_at": lambda: ((draw((N,)), draw((N // 2,))), integers((N // 2,), N)),
+    "softmax_seen": lambda: ((draw((SIDE, SIDE)),), np.arange(1, SIDE + 1)),
     "split": lambda: ((draw((N,)),), [N // 4, N // 2], 0),
     "stays": lambda: ((draw((N,)),), integers((N // 2,), N)),
 }

@@ -12,8 +12,9 @@ class Counters:
     """Counts since the last ``clear``, of this process.
 
     launches: kernels of this project, and products of matrices, that were started; what
-    CuPy starts for a composed op is its own.  allocations: buffers made for their
-    results.  copies: arrays copied between host and device, or between devices, of
+    CuPy starts for a composed op is its own, and a graph is one, however many it
+    starts.  allocations: buffers made for their results, and for what they keep between
+    two launches.  copies: arrays copied between host and device, or between devices, of
     ``bytes`` bytes together.  syncs: how often the host waited for a device, which a
     copy to the host does.
     """

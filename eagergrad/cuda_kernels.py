@@ -2,7 +2,7 @@
 
 NVRTC compiles it, on any machine: ``eagergrad warmup --arch 90`` needs no GPU.  What is
 compiled is kept beside the host's kernels; a GPU that finds no module there has it
-compiled when it first needs one (some ten seconds, once).  How a kernel is then called
+compiled when it first needs one (half a minute, once).  How a kernel is then called
 stands in launches.py.
 """
 
@@ -21,37 +21,67 @@ from . import nvrtc
 from .device import BACKENDS, cuda_problem
 from .errors import KernelError
 from .kernels import Kernel, caches, catalogue, fingerprint, folder
-from .launches import ROW_THREADS, Driver, Launcher
+from .launches import ROW_THREADS, TYPES, ArraysLauncher, Driver, Launcher
 
 _log = logging.getLogger("eagergrad")
 
 # From Turing to Blackwell.  Code for one runs on later GPUs of the same generation.
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+FORMS = ("elementwise", "rows", "columns", "arrays")  # those that device.cuh has
 # Functions that do not say where they run are the GPU's; a * b + c rounds twice, as on
 # the host.
 OPTIONS = ("-std=c++17", "-default-device", "-fmad=false")
 
 
 def on_gpus() -> list[Kernel]:
-    """The kernels that run on GPUs: on elements, and on rows of one dtype."""
-    return [k for k in catalogue().values() if set(k.operands) <= set("nsi>")]
+    """The kernels that run on GPUs: all but products, which the library makes there.
+
+    So a convolution is a product and ``fold``.
+    """
+    return [
+        k
+        for k in catalogue().values()
+        if k.form in FORMS and k.header != "convolution.h"
+    ]
 
 
 def source() -> str:
-    """The program that is compiled: two functions for each kernel it serves."""
+    """The program that is compiled: the functions of each kernel it serves."""
     own = dict.fromkeys(kernel.header for kernel in on_gpus() if kernel.header)
     lines = [f'#include "{header}"' for header in ("device.cuh", "formulas.h", *own)]
     for kernel in on_gpus():
-        names = [f"a{k}" for k in range(kernel.inputs + kernel.outputs)]
-        parameters = ", ".join(f"void* {name}" for name in names)
+        if kernel.form == "arrays":
+            lines += [_function(kernel, "", kind, "Whole") for kind in TYPES.values()]
+            continue
         for kind in ("float", "double"):
-            lines.append(
-                f'extern "C" __global__ void __launch_bounds__({ROW_THREADS})\n'
-                f"{kernel.name}_{kind}({parameters}, eg::Layout<{len(names)}> at) {{\n"
-                f"  void* const a[] = {{{', '.join(names)}}};\n"
-                f"  eg::{kernel.form}<eg::{kernel.name}, {kind}>(a, at);\n}}"
-            )
+            lines.append(_function(kernel, "", kind, "Layout"))
+            if "c" in kernel.operands:
+                lines.append(_function(kernel, "sums", kind, "Layout"))
     return "\n".join(lines) + "\n"
+
+
+def _function(kernel: Kernel, part: str, kind: str, layout: str) -> str:
+    """A kernel's function for a type, or that for the part that comes last."""
+    names = [f"a{k}" for k in range(kernel.inputs + kernel.outputs)]
+    parameters = [f"void* {name}" for name in names]
+    given = ["a"]
+    form = kernel.form
+    if form == "columns":
+        parameters.append(f"{kind}* sums")
+        given.append("sums")
+        form = "column_sums" if part else form
+    layout = f"const __grid_constant__ eg::{layout}<{len(names)}> at"
+    symbol = "_".join(filter(None, (kernel.name, part, kind)))
+    return (
+        f'extern "C" __global__ void __launch_bounds__({ROW_THREADS})\n'
+        f"{symbol}({', '.join([*parameters, layout])}) {{\n"
+        f"  void* const a[] = {{{', '.join(names)}}};\n"
+        f"  eg::{form}<eg::{kernel.name}, {_CPP.get(kind, kind)}>"
+        f"({', '.join([*given, 'at'])});\n}}"
+    )
+
+
+_CPP = {"half": "eg::half", "bfloat16": "eg::bfloat16"}
 
 
 def architecture(capability: int) -> int:
@@ -119,7 +149,8 @@ def find(name: str, driver: Driver) -> Launcher | None:
     except KernelError as error:
         _told(str(error))
         return None
-    return Launcher(kernel, driver, module)
+    kind = ArraysLauncher if kernel.form == "arrays" else Launcher
+    return kind(kernel, driver, module)
 
 
 def module(capability: int) -> bytes:

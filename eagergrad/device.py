@@ -13,13 +13,16 @@ import copy
 import ctypes
 import functools
 import importlib.util
+import operator
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -179,9 +182,13 @@ class CudaBackend(Backend):
     def put(self, array: np.ndarray[Any, Any], device: Device) -> Any:
         _copied(array)
         with self.native(device):
+            if (run := recording()) is not None:
+                return run.constant(lambda: self.xp.asarray(array))
             return self.xp.asarray(array)
 
     def get(self, buffer: Any) -> np.ndarray[Any, Any]:
+        if (run := recording()) is not None:
+            run.refuse("its value")
         _copied(buffer)
         COUNTERS.syncs += 1
         return self.xp.asnumpy(buffer)  # type: ignore[no-any-return]
@@ -193,6 +200,9 @@ class CudaBackend(Backend):
 
     def asarray(self, value: Any) -> Any:
         return self.xp.asarray(value)
+
+    def text(self, buffer: Any) -> str:
+        return super().text(buffer) if recording() is None else "recorded"
 
 
 def _copied(array: Any) -> None:
@@ -209,7 +219,9 @@ class CupyDriver:
         self.buffer = cupy.ndarray
         self.contiguous = cupy.ascontiguousarray
         self.broadcast_to = cupy.broadcast_to
+        self.address = operator.attrgetter("data.ptr")
         self.pool = cupy.get_default_memory_pool
+        self.graph = lambda: CupyGraph(cupy)
         self.of_thread = threading.local()  # what each thread keeps of its own
         self.modules: dict[int, Any] = {}  # by device; or why there is none
 
@@ -242,6 +254,7 @@ class CupyDriver:
         return self.pool().used_bytes()  # type: ignore[no-any-return]
 
     def free(self) -> None:
+        """Give back what the pool keeps in reserve."""
         self.pool().free_all_blocks()
 
     def full(self, error: MemoryError) -> bool:
@@ -258,6 +271,155 @@ class CupyDriver:
         self, function: Any, blocks: int, threads: int, arguments: Sequence[Any]
     ) -> None:
         function((blocks,), (threads,), arguments, 0, self.stream())
+
+
+class CupyGraph:
+    """A CUDA graph: what a stream was asked for while it recorded.
+
+    Its memory comes from a pool of its own, and all of it is kept.  A pool gives back
+    what no array uses when memory is short, or when it is asked to; a graph would go on
+    using that.
+    """
+
+    def __init__(self, cupy: Any):
+        self.cuda = cuda = cupy.cuda
+        self.common = cupy.get_default_memory_pool
+        self.memory: list[Any] = []
+        self.pool = cuda.MemoryPool(partial(_kept, cuda, self.memory))
+        self.stream = cuda.Stream(non_blocking=True)
+        self.beside = cuda.Stream(non_blocking=True)
+        self.graph: Any = None
+        self.last: Any = None  # the stream of the last replay
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Run on the stream that is to record: its libraries are ready afterwards.
+
+        What memory it took and gave back, other streams could not use.
+        """
+        self.cuda.get_current_stream().synchronize()
+        try:
+            with self.stream:
+                yield
+        finally:
+            self.stream.synchronize()
+            self.common().free_all_blocks(self.stream)
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record what is launched in the block, and run none of it."""
+        self.cuda.get_current_stream().synchronize()
+        with self.cuda.using_allocator(self.pool.malloc), self.stream:
+            self.stream.begin_capture()
+            try:
+                yield
+            except BaseException:
+                self._abandon()
+                raise
+            self.graph = self.stream.end_capture()
+
+    def _abandon(self) -> None:
+        try:
+            self.stream.end_capture()
+        except RuntimeError as error:  # the driver has ended it, for the same reason
+            if not self.refused(error):
+                raise
+
+    @staticmethod
+    def refused(error: BaseException | None) -> bool:
+        """Whether an error says that something cannot be recorded."""
+        while error is not None:
+            if isinstance(error, RuntimeError) and "captur" in str(error).lower():
+                return True
+            error = error.__cause__
+        return False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run the block at once, although the stream records."""
+        try:
+            with self.beside:
+                yield
+        finally:
+            self.beside.synchronize()
+
+    def turn(self) -> None:
+        """Have the current stream replay next, after the one that did so last."""
+        stream = self.cuda.get_current_stream()
+        if self.last is not None and self.last != stream:
+            self.last.synchronize()
+        self.last = stream
+
+    def upload(self, buffer: Any, array: np.ndarray[Any, Any]) -> None:
+        """Copy an array into a buffer; it may change as soon as this returns."""
+        _copied(array)
+        buffer.set(array, self.last)
+
+    def launch(self) -> None:
+        """Start all that was recorded, in its order."""
+        self.graph.launch(self.last)
+        COUNTERS.launches += 1
+
+    def free(self) -> None:
+        """Give back the memory of a recording that failed."""
+        self.memory.clear()
+        self.pool.free_all_blocks()
+
+    def bytes(self) -> int:
+        """How much memory of its own it has."""
+        return sum(memory.size for memory in self.memory)
+
+
+def _kept(cuda: Any, memory: list[Any], size: int) -> Any:
+    """New memory, kept in the list."""
+    memory.append(cuda.Memory(size))
+    return cuda.MemoryPointer(memory[-1], 0)
+
+
+class Recorder(Protocol):
+    """A run of a captured function on a GPU: what it must be told, and asked.
+
+    Every replay does on the device what the run did, with the numbers that it was given
+    then.  So the run is asked for those that another replay has others of.
+    """
+
+    undo: list[Callable[[], None]]  # what a run that fails has changed
+    guards: list[Callable[[], bool]]  # what must hold for a replay
+
+    def refuse(self, how: str) -> NoReturn:
+        """Raise CaptureError: a value is asked for, which nobody knows yet."""
+
+    def constant(self, make: Callable[[], Any]) -> Any:
+        """A buffer that is made now, of the host's memory, and kept."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """For what is done once, and not by replays."""
+
+    def numbers(
+        self,
+        call: Callable[[], Sequence[float]],
+        dtype: np.dtype[Any],
+        written: Iterable[Any],
+    ) -> Sequence[Any]:
+        """What a call returns, as numbers or as buffers of no dimension.
+
+        Each replay makes the call anew.  ``written`` are the buffers from before that
+        the run is going to write into.
+        """
+
+    def counter(self, generator: Any, key: int, offset: int, device: Device) -> int:
+        """The offset of numbers drawn on a device, as the functions of philox take it.
+
+        CaptureError for another device than the run's.
+        """
+
+    def whole(self, parts: Sequence[Any]) -> Any:
+        """The buffer that is made up of these, side by side; None if there is none."""
+
+
+# The run of a captured function on this thread, if it is on a GPU.
+run_of: ContextVar[Recorder | None] = ContextVar("eagergrad_recording", default=None)
+recording = run_of.get
 
 
 def out_of_memory(error: MemoryError, what: str, device: Device) -> OutOfMemoryError:

@@ -35,13 +35,13 @@ from .tensor import INEXACT
 # What kernels/functions.h has in a form that compilers vectorise on the host.
 VECTORISED = frozenset(
     "abs sign sqrt fabs floor ceil trunc rint exp exp2 expm1 log log2 log10 log1p sinh "
-    "cosh tanh atan asin acos erf erfc log1p_share normcdf copysign maximum "
-    "minimum".split()
+    "cosh tanh atan asin acos erf erfc exp_share log1p_share normcdf normpdf copysign "
+    "maximum minimum".split()
 )
 # What it has besides: on the host, formulas with these stay with NumPy.
 SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
 # What stands for many array calls.
-COMPOSITE = frozenset(["log1p_share", "normcdf"])
+COMPOSITE = frozenset(["log1p_share", "normcdf", "normpdf"])
 ARITY = dict.fromkeys("copysign maximum minimum pow atan2 hypot fmod".split(), 2)
 # NumPy's names for them, where they differ.
 RENAMED = {"absolute": "abs", "power": "pow", "ndtr": "normcdf"} | {
@@ -90,9 +90,12 @@ class _DType:
 
 
 class Symbol:
-    """A scalar of the formula being written: a number (T) or a truth value (bool)."""
+    """A scalar of the formula being written: a number (T) or a truth value (bool).
 
-    __slots__ = ("kind", "text", "trace")
+    ``sign`` is 1 where it is known never to be below 0, -1 never above, else 0.
+    """
+
+    __slots__ = ("kind", "sign", "text", "trace")
     __array_ufunc__ = None
     dtype = _DType
     shape: tuple[int, ...] = ()
@@ -101,6 +104,7 @@ class Symbol:
         self.trace = trace
         self.text = text
         self.kind = kind
+        self.sign = 0
 
     def __bool__(self) -> bool:
         raise NotAFormulaError(f"a branch on the value of {self.text}")
@@ -111,13 +115,17 @@ class Symbol:
         return self
 
     def __neg__(self) -> Symbol:
-        return self.trace.assign(f"-{self.text}")
+        found = self.trace.assign(f"-{self.text}")
+        found.sign = -self.sign
+        return found
 
     def __pos__(self) -> Symbol:
         return self
 
     def __abs__(self) -> Symbol:
-        return self.trace.call("abs", self)
+        found = self.trace.call("abs", self)
+        found.sign = 1
+        return found
 
     def __invert__(self) -> Symbol:
         return self.trace.assign(f"!{self.text}", "bool")
@@ -187,6 +195,14 @@ class Functions:
 
         return call
 
+    def absolute(self, x: Any) -> Any:
+        return abs(x)
+
+    abs = absolute
+
+    def exp(self, x: Symbol) -> Symbol:
+        return x.trace.call("exp_share" if x.sign < 0 else "exp", x)
+
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         if isinstance(condition, bool):
             return a if condition else b
@@ -242,7 +258,7 @@ class Functions:
         apart = -abs(a - b)
         if isinstance(b, Symbol):  # equal infinities differ by nan
             apart = self.where(a == b, 0.0, apart)
-        return self.maximum(a, b) + self.log1p_share(self.exp(apart))
+        return self.maximum(a, b) + self.log1p_share(self.exp_share(apart))
 
     def zeros(self, shape: Any, dtype: Any = None) -> float:
         return self._filled(shape, 0.0)

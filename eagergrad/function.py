@@ -3,7 +3,8 @@
 The first call with new shapes or dtypes runs the function on buffers that write down
 what is done with them (``traced``); the instructions become a ``Program``, which later
 calls replay without Python's work for ops, tape and gradients.  Under a tape there is a
-program for what the tape watches, and others for its gradient (``pullback``).
+program for what the tape watches, and others for its gradient (``pullback``).  On a GPU
+it is the device that writes down (``graphs``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import nest, primitive
+from .device import CPU, Device, device_of, recording
+from .device import current as current_device
 from .errors import CaptureError, ShapeError
 from .pullback import (
     Call,
@@ -51,6 +54,7 @@ from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
 from .traced import RunsAsItIs, Trace, Traced, current
 
 if TYPE_CHECKING:
+    from .graphs import Graph, Graphs
     from .program import Program
 
 MOST_PROGRAMS = 32
@@ -80,8 +84,13 @@ def function(
     the bits of the eager one if ``exact``; only what the tape adds for an argument that
     is used elsewhere too is added in another order.  Where several tapes watch what the
     function reads, a forward accumulator does, or what is watched is no argument but a
-    tensor around it, it runs as it is; so it does on a GPU, and in another captured
-    function, of which it becomes a part.
+    tensor around it, it runs as it is; so it does in another captured function, of
+    which it becomes a part.
+
+    On a GPU, where the tensors among the arguments are or, without any, the current
+    device is, a program is a CUDA graph.  Python runs at the first two calls: the
+    second is recorded.  A replay gives the bits of the function itself in any case.
+    Under a tape, and with tensors of several devices, it runs as it is.
 
     ``input_signature`` lists the (shape, dtype) of each argument and refuses others.
     ``on_failure="eager"`` warns once and runs what cannot be captured as it is.
@@ -121,6 +130,7 @@ class Function:
         self._exact = exact
         self._falls_back = falls_back
         self._versions: OrderedDict[Any, _Versions] = OrderedDict()
+        self._graphs: Graphs | None = None
         self._lock = threading.RLock()
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -133,14 +143,18 @@ class Function:
         return Function(f, self._signature, self._exact, self._falls_back)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if recording() is not None:
+            return self.python_function(*args, **kwargs)
         if current() is not None or primitive.checked is not None or stopped():
             return self.python_function(*args, **kwargs)
         key, leaves = _key(args, kwargs)
         arrays = [x if type(x) is np.ndarray else x._data for x in leaves]
         self._check(arrays)
-        if any(type(x) is not np.ndarray for x in arrays):
+        home, tapes = _home(leaves), active()
+        if home is None or (tapes and home is not CPU):
             return self.python_function(*args, **kwargs)
-        tapes = active()
+        if home is not CPU:
+            return self._on_gpus()(home, key, arrays, args, kwargs)
         if tapes:
             return self._called_under(tapes, key, leaves, args, kwargs)
         with self._lock:
@@ -228,6 +242,14 @@ class Function:
             self._versions.move_to_end(key)
         return versions
 
+    def _on_gpus(self) -> Graphs:
+        """What calls it on GPUs."""
+        if self._graphs is None:
+            from .graphs import Graphs  # which a program on the CPU does not need
+
+            self._graphs = Graphs(self.python_function, self._falls_back, tracing)
+        return self._graphs
+
     def _name(self) -> str:
         return getattr(self.python_function, "__qualname__", "function")
 
@@ -246,23 +268,30 @@ class Function:
                 f"{_listed(self._signature)}, got {_listed(got)}"
             )
 
-    def programs(self) -> list[Program]:
-        """The programs there are, of the signature that was last called last."""
-        return [
+    def programs(self) -> list[Program | Graph]:
+        """The programs there are, of the last called signature last; then of GPUs."""
+        found: list[Program | Graph] = [
             program
             for versions in self._versions.values()
             for captured in versions.programs.values()
             if captured is not None
             for program in captured.programs()
         ]
+        return found if self._graphs is None else [*found, *self._graphs.made()]
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: Any, **kwargs: Any) -> Program | Graph:
         """The program of these arguments, which a call has made: print it.
 
-        Of calls under tapes, if there were no others.
+        Of calls under tapes, if there were no others.  On a GPU the second call makes
+        it.
         """
-        key, _ = _key(args, kwargs)
-        if key in self._versions:
+        key, leaves = _key(args, kwargs)
+        home = _home(leaves)
+        if home is not CPU and home is not None and self._graphs is not None:
+            graph = self._graphs.of(home, key)
+            if graph is not None:
+                return graph
+        if home is CPU and key in self._versions:
             for captured in self._versions[key].programs.values():
                 if captured is not None:
                     return captured.program
@@ -350,6 +379,23 @@ def _key(
     if nested:  # and how they are
         key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
     return tuple(key), found
+
+
+def _home(leaves: Sequence[Any]) -> Device | None:
+    """The device of the tensors among arguments; None if they are on several.
+
+    The current one where there are none.
+    """
+    home = None
+    for x in leaves:
+        if type(x) is not np.ndarray:
+            data = x._data
+            device = CPU if type(data) is np.ndarray else device_of(data)
+            if home is None:
+                home = device
+            elif device is not home:
+                return None
+    return current_device() if home is None else home
 
 
 def _static(x: Any) -> Any:
@@ -507,6 +553,11 @@ def _capture(
     with tracing, _uncollected():
         known = set(VARIABLES)
         stands = Stands(trace)
+        others = [
+            (variable, variable._data)
+            for variable in list(VARIABLES.values())
+            if type(variable._data) not in (np.ndarray, Traced)
+        ]
         try:
             with trace, recording_on((inside,) if tapes else ()):
                 for i in watched:
@@ -522,6 +573,7 @@ def _capture(
             stands.put_back()
             made = [leaf for leaf in nest.flatten(result) if is_made(leaf)]
             results = [array_of(y._data) for y in made]
+            _check_devices(others, results)
             arrays = [array_of(x._data) for x in inputs]
             name = getattr(f, "__qualname__", "function")
             again = not written and all(x.kind != "host" for x in trace.instructions)
@@ -554,6 +606,8 @@ def _capture(
             raise
         finally:
             stands.put_back()
+            for variable, data in others:
+                variable._data = data
     captured = _Captured(program, bool(written), nest.map_structure(_outline, result))
     captured.pullbacks = pullbacks
     captured.variables, captured.noted = variables, noted
@@ -601,6 +655,23 @@ def _check_result(result: Any) -> None:
                 f"a captured function returned a {type(leaf).__name__} with tensors in "
                 "it, which a replay could not make; return lists, tuples, dicts, or "
                 "dataclasses given to eg.nest.register"
+            )
+
+
+def _check_devices(
+    others: Sequence[tuple[Variable, Any]], results: Sequence[Any]
+) -> None:
+    """Raise CaptureError for what a GPU did, and a program on the CPU would not do."""
+    for variable, data in others:
+        if variable._data is not data:
+            from .graphs import elsewhere
+
+            raise elsewhere(variable, device_of(data), CPU)
+    for data in results:
+        if type(data) is not np.ndarray:
+            raise CaptureError(
+                f"a result of a function that is captured on the CPU is on "
+                f"{device_of(data)}; give the function tensors there"
             )
 
 

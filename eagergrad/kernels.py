@@ -106,8 +106,8 @@ def catalogue() -> dict[str, Kernel]:
 
 # Of kernels written by hand.
 HEADERS = (
-    *("rows.h", "columns.h", "updates.h", "convolution.h", "pooling.h", "random.h"),
-    *("scattering.h", "norms.h", "products.h"),
+    *("rows.h", "columns.h", "updates.h", "convolution.h", "folding.h", "pooling.h"),
+    *("random.h", "scattering.h", "norms.h", "batch.h", "products.h"),
 )
 _OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"
 

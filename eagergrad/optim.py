@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from . import traced
-from .device import Device, device_of
+from .device import Device, device_of, recording
 from .errors import DeviceError, DTypeError, GradientError, ShapeError
 from .primitive import kernel
 from .tensor import Reference, Tensor, Variable
@@ -60,8 +61,20 @@ class Group:
         for variable, view in zip(self.variables, self.views, strict=True):
             if variable._data is not view:
                 values = [v._data for v in self.variables]
-                self.flat = self.xp.concatenate(values, axis=None)
+                run = recording()
+                whole = run and run.whole(values)
+                self.flat = self.laid(values, self.dtype) if whole is None else whole
                 return
+
+    def laid(self, values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+        """Arrays side by side in a new one."""
+        if recording() is None:
+            return self.xp.concatenate(values, axis=None, dtype=dtype)
+        # of more than 8 CuPy would send the addresses, which cannot be recorded
+        flat = self.xp.empty(self.parts[-1].stop, dtype)
+        for part, x in zip(self.parts, values, strict=True):
+            flat[part] = x.reshape(-1)
+        return flat
 
     def room(self) -> Any:
         """A buffer for new values that are made in another dtype; None for others."""
@@ -79,7 +92,8 @@ class Group:
         """factor w, in memory that the next call uses again."""
         if self.spare is None:
             self.reserve()
-        return self.xp.multiply(w, self.scalar(factor), self.spare[: w.size])
+        spare = self.spare[: w.size]
+        return self.xp.multiply(w, self.scalar(factor), spare, dtype=self.wide)
 
     def store(self, flat: Any, room: Any = None) -> None:
         """Give the variables their new values, in a buffer of ``room`` if need be."""
@@ -101,18 +115,20 @@ class Group:
         """Whether each variable has its own call of the kernel.
 
         It takes less than laying large gradients side by side, which half types need
-        to be widened; on a GPU one launch is what counts.
+        to be widened.  On a GPU one call for all is the fewest launches, unless they
+        are recorded: the gradients are copied one by one then, which takes no fewer.
         """
+        if self.kernel is None or self.dtype != self.wide:
+            return False
         large = self.parts[-1].stop >= _LARGE * len(self.parts)
-        own = self.kernel is not None and self.dtype == self.wide
-        return own and large and self.xp is np
+        return large if self.xp is np else recording() is not None
 
     def set(self, factors: Sequence[float]) -> None:
         """Write the numbers that the kernel takes to where it reads them."""
         for place, x in zip(self.factors, factors, strict=False):
             place.fill(x)
 
-    def scalar(self, value: float) -> Any:
+    def scalar(self, value: Any) -> Any:
         """A factor for the buffers, in the form that costs least to multiply by."""
         return np.array(value, self.wide) if self.xp is np else value
 
@@ -146,9 +162,9 @@ class Group:
 class Optimizer:
     """What the optimizers share: checks, groups, and the state of variables.
 
-    A subclass names its state in ``_slots`` and writes ``_update``; where there are
-    kernels, the one it names makes the update, of the values, their gradients, the
-    state and its ``_factors``.
+    A subclass names its state in ``_slots``, and writes ``_factors`` and ``_update``;
+    where there are kernels, the one it names makes the update, of the values, their
+    gradients, the state and the factors.
     """
 
     _slots: tuple[str, ...] = ()
@@ -184,14 +200,17 @@ class Optimizer:
             )
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         order = [id(variable) for _, variable in pairs]
+        trace, run = traced.current(), recording()
         if order != self._order:
-            self._regroup([variable for _, variable in pairs])
+            with nullcontext() if run is None else run.aside():
+                self._regroup([variable for _, variable in pairs])
             self._order = order
-        trace = traced.current()
         # Memory is taken first, for all groups: what has none leaves all as it was.
         made = []
         for group in self._groups:
             with group.device.allocating("apply_gradients"):
+                if run is not None:
+                    run.undo.append(group.forget)
                 group.load()
                 own = [gradients[place] for place in group.places]
                 if trace is None and group.is_large():
@@ -199,7 +218,7 @@ class Optimizer:
                     flats = [g.reshape(-1) for g in own]
                     pieces = list(zip(group.parts, flats, strict=True))
                 else:
-                    flat = group.xp.concatenate(own, axis=None, dtype=group.wide)
+                    flat = group.laid(own, group.wide)
                     pieces = [(_ALL, flat)]
                 if self.weight_decay and group.kernel is None:
                     group.reserve()
@@ -212,17 +231,18 @@ class Optimizer:
                     continue
                 self._advance(group, group.flat, pieces, flat)
                 group.store(flat, room)
+                if run is not None:
+                    group.forget()
 
     def _advance(
         self, group: Group, w: Any, pieces: Sequence[tuple[slice, Any]], out: Any
     ) -> None:
         """Make a step: values w, and gradients of parts of them, to new values."""
-        rate = float(self.learning_rate)
-        group.step += 1
+        step = group.step
         try:
-            self._compute(group, w, pieces, out, rate)
+            self._compute(group, w, pieces, out, self._numbers(group))
         except BaseException:
-            group.step -= 1
+            group.step = step
             raise
 
     def _compute(
@@ -231,11 +251,10 @@ class Optimizer:
         w: Any,
         pieces: Sequence[tuple[slice, Any]],
         out: Any,
-        rate: float,
+        factors: Sequence[Any],
     ) -> None:
+        state = group.slots.values()
         if group.kernel is not None:
-            state = group.slots.values()
-            factors: Sequence[Any] = self._factors(group.step, rate)
             group.set(factors)
             given = group.factors or factors
             for part, g in pieces:
@@ -243,9 +262,38 @@ class Optimizer:
                 group.kernel(w[part], g, *own, *given, out=(out[part], *own))
             return
         ((_, g),) = pieces
+        factors = [group.scalar(x) for x in factors]
         for block, slots in group.blocks:
-            update = self._update(group, slots, w[block], g[block], rate)
+            update = self._update(group, slots, w[block], g[block], factors)
             group.xp.subtract(w[block], update, out[block])
+
+    def _numbers(self, group: Group) -> Sequence[Any]:
+        """The factors of the next step, which is counted.
+
+        While a GPU records, they are buffers, and each replay counts a step of its own
+        with the learning rate of then.
+        """
+
+        def count() -> Sequence[float]:
+            rate = float(self.learning_rate)
+            group.step += 1
+            return self._factors(group.step, rate)
+
+        run = recording()
+        if run is None:
+            return count()
+        step, way = group.step, self._way()
+        run.undo.append(lambda: setattr(group, "step", step))
+        run.guards += [lambda: group in self._groups, lambda: self._way() == way]
+        return run.numbers(count, group.wide, group.slots.values())
+
+    def _way(self) -> list[bool]:
+        """Which settings are not zero: by that an update chooses what it does."""
+        return [
+            bool(x)
+            for name, x in vars(self).items()
+            if name[0] != "_" and name != "learning_rate"
+        ]
 
     def _noted(self, trace: traced.Trace, group: Group, g: Any) -> Any:
         """A step as part of a program: made by every replay, with the rate of then."""
@@ -259,12 +307,9 @@ class Optimizer:
         trace.guards.append(lambda: group in self._groups)
         name = type(self).__name__
         if group.factors and group.dtype == group.wide:
-
-            def count() -> None:
-                group.step += 1
-                group.set(self._factors(group.step, float(self.learning_rate)))
-
-            trace.host(f"{name}.count", count, undo=undo)
+            trace.host(
+                f"{name}.count", lambda: group.set(self._numbers(group)), undo=undo
+            )
             own = tuple(group.slots.values())
             given = group.flat, g, *own, *group.factors
             trace.record(group.kernel, given, {"out": (group.flat, *own)}, name)
@@ -310,10 +355,12 @@ class Optimizer:
         self._groups, self._states = groups, known
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
-        """The numbers that the kernel takes, in its order."""
-        raise NotImplementedError
+        """The numbers that an update takes, in the kernel's order."""
+        return (rate,)
 
-    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+    def _update(
+        self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]
+    ) -> Any:
         """What to subtract from the values w, of which g is the gradient.
 
         Brings the slots up to date.  g may be overwritten, w may not.  Where there is
@@ -379,16 +426,19 @@ class SGD(Optimizer):
         own = (self.momentum,) if self.momentum else ()
         return (*own, rate, self.weight_decay)
 
-    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+    def _update(
+        self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]
+    ) -> Any:
+        *momentum, rate, decay = factors
         if self.weight_decay:
-            g += group.scaled(w, self.weight_decay)
+            g += group.scaled(w, decay)
         if not self.momentum:
-            g *= group.scalar(rate)
+            g *= rate
             return g
         velocity = slots["velocity"]
-        velocity *= group.scalar(self.momentum)
+        velocity *= momentum[0]
         velocity += g
-        return group.xp.multiply(velocity, group.scalar(rate), g)
+        return group.xp.multiply(velocity, rate, g)
 
 
 class Adam(Optimizer):
@@ -430,9 +480,11 @@ class Adam(Optimizer):
         c = math.sqrt((1.0 - b2**step) / (1.0 - b2))
         return b1, b2, rate * c * (1.0 - b1) / (1.0 - b1**step), c * self.epsilon, 0.0
 
-    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
+    def _update(
+        self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]
+    ) -> Any:
         mu, nu = slots["mu"], slots["nu"]
-        b1, b2, factor, epsilon, _ = map(group.scalar, self._factors(group.step, rate))
+        b1, b2, factor, epsilon, _ = factors
         mu *= b1
         mu += g
         nu *= b2
@@ -470,7 +522,9 @@ class AdamW(Adam):
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
         return *super()._factors(step, rate)[:-1], rate * self.weight_decay
 
-    def _update(self, group: Group, slots: Slots, w: Any, g: Any, rate: float) -> Any:
-        update = super()._update(group, slots, w, g, rate)
-        update += group.scaled(w, rate * self.weight_decay)
+    def _update(
+        self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]
+    ) -> Any:
+        update = super()._update(group, slots, w, g, factors)
+        update += group.scaled(w, factors[-1])
         return update

@@ -38,6 +38,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from . import traced
 from .device import BUFFERS, NUMPY, Backend, backend_of
 from .errors import DTypeError, NoRuleError, ShapeError
 from .operands import (
@@ -201,7 +202,10 @@ class Op:
             if not (kernels := self._kernels(backend, "_vjp")):
                 return None
             rule: Any = self.rules[i]
-            return _served(partial(self.fused_rule, *kernels), lowered(rule, backend))
+            call = partial(self.fused_rule, *kernels)
+            if backend.notes:
+                call = partial(_noted_whole, f"{self.name}_vjp", call)
+            return _served(call, lowered(rule, backend))
         if self.form != "elementwise":
             return None
         found = kernel(f"{self.name}_d{self.arrays[i]}", backend)
@@ -450,7 +454,17 @@ def fuse(
 
 def flat(*arrays: Any) -> list[Any]:
     """Arrays as kernels on whole ones take them: along one axis, without gaps."""
-    return [np.ascontiguousarray(x).reshape(-1) for x in arrays]
+    return [x.ravel() for x in arrays]
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether kernels on a buffer are launched."""
+    return backend_of(x).driver is not None
+
+
+def beside(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """A new buffer on the device of another; of its dtype, unless one is given."""
+    return backend_of(x).xp.empty(shape, x.dtype if dtype is None else dtype)
 
 
 # --------------------------------------------------------- entries, by number of arrays
@@ -911,6 +925,17 @@ def _on_adopted(rule: Rule, backend: Backend, arrays: Sequence[bool]) -> Rule:
     return call
 
 
+def _noted_whole(name: str, rule: Rule, *args: Any) -> Any:
+    """A rule that writes into arrays of its own, as one instruction of a trace."""
+    trace: Any = traced.current()
+    start = len(trace.instructions)
+    try:
+        return rule(*args)
+    except traced.ValueRead:
+        del trace.instructions[start:]
+        return trace.record(rule, args, {}, name)
+
+
 def _served(fused: Rule, composed: Rule) -> Rule:
     """A kernel, and the composed op for what it does not serve.
 
@@ -967,6 +992,7 @@ def lifted(node: Node, rule: int) -> list[Any]:
 __all__ = [
     "OPS",
     "Op",
+    "beside",
     "bilinear",
     "constant",
     "elementwise",
@@ -974,5 +1000,6 @@ __all__ = [
     "fuse",
     "kernel",
     "linear",
+    "on_gpu",
     "primitive",
 ]

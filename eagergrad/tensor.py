@@ -19,6 +19,7 @@ from .device import (
     backend_of,
     device_of,
     out_of_memory,
+    recording,
     resolve,
 )
 from .errors import DeviceError, DTypeError, ShapeError
@@ -168,6 +169,8 @@ class Tensor:
                 "DLPack: a tape watches this tensor and would lose track of it; "
                 "export eg.stop_gradient(tensor)"
             )
+        if (run := recording()) is not None:
+            run.refuse("DLPack")
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

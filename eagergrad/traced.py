@@ -174,6 +174,15 @@ class RunsAsItIs(CaptureError):
     """What a function does under these tapes is no matter of programs."""
 
 
+def value_read(how: str) -> ValueRead:
+    """The error of asking for a value, which names the line that does."""
+    return ValueRead(
+        f"{how} at {caller()} reads a value that is only known when the program "
+        "runs; compute with the tensor instead (eg.where for a choice), or call "
+        "this part outside the captured function"
+    )
+
+
 def results_in(result: Any, name: str = "it") -> list[np.ndarray[Any, Any]]:
     """The arrays that a call returned, one or nested; 0-d ones for NumPy's scalars."""
     if type(result) in (tuple, list):
@@ -302,11 +311,7 @@ class Traced(NDArrayOperatorsMixin):
         self._refuse("DLPack")
 
     def _refuse(self, how: str) -> Any:
-        raise ValueRead(
-            f"{how} at {caller()} reads a value that is only known when the program "
-            "runs; compute with the tensor instead (eg.where for a choice), or call "
-            "this part outside the captured function"
-        )
+        raise value_read(how)
 
     def __len__(self) -> int:
         return len(self._array)

@@ -26,14 +26,14 @@ struct layer_norm_vjp {
                         T inverse, T centred, D dx, S d_gamma, S d_beta) const {
     const auto slope = [&](Index j) { return T(g[j]) * T(gamma[j]); };
     const auto y = [&](Index j) { return ((T(x[j]) - centre) - shift) * inverse; };
-    const T dot =
-        lane.template sum<T>(n, [&](Index j) { return slope(j) * y(j); }) / T(n);
-    T mean = 0;
-    if (centred != T(0)) mean = lane.template sum<T>(n, slope) / T(n);
+    T total, dot;
+    sums(lane, n, slope, y, total, dot);
+    dot /= T(n);
+    const T mean = centred != T(0) ? total / T(n) : T(0);
     lane.each(n, [&](Index j) {
       const T own = T(g[j]), away = y(j);
-      dx[j] = ((slope(j) - away * dot) - mean) * inverse;
-      d_gamma[j] += own * away;
+      dx[j] = (multiply_add(-away, dot, slope(j)) - mean) * inverse;
+      d_gamma[j] = multiply_add(own, away, d_gamma[j]);
       d_beta[j] += own;
     });
   }

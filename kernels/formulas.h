@@ -183,7 +183,7 @@ struct sigmoid_slope {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = abs(x);
     const T t1 = -t0;
-    const T t2 = exp(t1);
+    const T t2 = exp_share(t1);
     const T t3 = T(1.0) + t2;
     const T t4 = t3 * t3;
     const T t5 = t2 / t4;
@@ -206,7 +206,7 @@ struct sigmoid {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = abs(x);
     const T t1 = -t0;
-    const T t2 = exp(t1);
+    const T t2 = exp_share(t1);
     const bool t3 = x >= T(0.0);
     const T t4 = maximum((t3 ? T(1) : T(0)), t2);
     const T t5 = T(1.0) + t2;
@@ -219,7 +219,7 @@ struct sigmoid_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = abs(x);
     const T t1 = -t0;
-    const T t2 = exp(t1);
+    const T t2 = exp_share(t1);
     const T t3 = T(1.0) + t2;
     const T t4 = t3 * t3;
     const T t5 = t2 / t4;
@@ -234,7 +234,7 @@ struct softplus {
     const T t1 = abs(t0);
     const T t2 = -t1;
     const T t3 = maximum(x, T(0.0));
-    const T t4 = exp(t2);
+    const T t4 = exp_share(t2);
     const T t5 = log1p_share(t4);
     const T t6 = t3 + t5;
     return t6;
@@ -245,7 +245,7 @@ struct softplus_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = abs(x);
     const T t1 = -t0;
-    const T t2 = exp(t1);
+    const T t2 = exp_share(t1);
     const bool t3 = x >= T(0.0);
     const T t4 = maximum((t3 ? T(1) : T(0)), t2);
     const T t5 = T(1.0) + t2;
@@ -389,11 +389,8 @@ struct erfinv_dx {
 
 struct density {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = T(-0.5) * x;
-    const T t1 = t0 * x;
-    const T t2 = exp(t1);
-    const T t3 = t2 * T(0.3989422804014327);
-    return t3;
+    const T t0 = normpdf(x);
+    return t0;
   }
 };
 
@@ -417,12 +414,9 @@ struct ndtr {
 
 struct ndtr_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = T(-0.5) * x;
-    const T t1 = t0 * x;
-    const T t2 = exp(t1);
-    const T t3 = t2 * T(0.3989422804014327);
-    const T t4 = g * t3;
-    return t4;
+    const T t0 = normpdf(x);
+    const T t1 = g * t0;
+    return t1;
   }
 };
 
@@ -606,7 +600,7 @@ struct log_sigmoid {
     const T t2 = abs(t1);
     const T t3 = -t2;
     const T t4 = maximum(t0, T(0.0));
-    const T t5 = exp(t3);
+    const T t5 = exp_share(t3);
     const T t6 = log1p_share(t5);
     const T t7 = t4 + t6;
     const T t8 = -t7;
@@ -619,7 +613,7 @@ struct log_sigmoid_dx {
     const T t0 = -x;
     const T t1 = abs(t0);
     const T t2 = -t1;
-    const T t3 = exp(t2);
+    const T t3 = exp_share(t2);
     const bool t4 = t0 >= T(0.0);
     const T t5 = maximum((t4 ? T(1) : T(0)), t3);
     const T t6 = T(1.0) + t3;
@@ -699,7 +693,7 @@ struct silu {
     const T t0 = maximum(x, T(-10000.0));
     const T t1 = abs(t0);
     const T t2 = -t1;
-    const T t3 = exp(t2);
+    const T t3 = exp_share(t2);
     const bool t4 = t0 >= T(0.0);
     const T t5 = t0 * t3;
     const T t6 = t4 ? t0 : t5;
@@ -713,7 +707,7 @@ struct silu_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = abs(x);
     const T t1 = -t0;
-    const T t2 = exp(t1);
+    const T t2 = exp_share(t1);
     const bool t3 = x >= T(0.0);
     const T t4 = maximum((t3 ? T(1) : T(0)), t2);
     const T t5 = T(1.0) + t2;
@@ -736,7 +730,7 @@ struct mish {
     const T t2 = abs(t1);
     const T t3 = -t2;
     const T t4 = maximum(t0, T(0.0));
-    const T t5 = exp(t3);
+    const T t5 = exp_share(t3);
     const T t6 = log1p_share(t5);
     const T t7 = t4 + t6;
     const T t8 = tanh(t7);
@@ -751,7 +745,7 @@ struct mish_dx {
     const T t1 = abs(t0);
     const T t2 = -t1;
     const T t3 = maximum(x, T(0.0));
-    const T t4 = exp(t2);
+    const T t4 = exp_share(t2);
     const T t5 = log1p_share(t4);
     const T t6 = t3 + t5;
     const T t7 = tanh(t6);
@@ -759,7 +753,7 @@ struct mish_dx {
     const T t9 = T(1.0) - t8;
     const T t10 = abs(x);
     const T t11 = -t10;
-    const T t12 = exp(t11);
+    const T t12 = exp_share(t11);
     const bool t13 = x >= T(0.0);
     const T t14 = maximum((t13 ? T(1) : T(0)), t12);
     const T t15 = T(1.0) + t12;
@@ -786,16 +780,13 @@ struct gelu {
 struct gelu_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
     const T t0 = normcdf(x);
-    const T t1 = T(-0.5) * x;
-    const T t2 = t1 * x;
-    const T t3 = exp(t2);
-    const T t4 = t3 * T(0.3989422804014327);
-    const bool t5 = t4 == T(0.0);
-    const T t6 = t4 * x;
-    const T t7 = t5 ? T(0.0) : t6;
-    const T t8 = t0 + t7;
-    const T t9 = g * t8;
-    return t9;
+    const T t1 = normpdf(x);
+    const bool t2 = t1 == T(0.0);
+    const T t3 = t1 * x;
+    const T t4 = t2 ? T(0.0) : t3;
+    const T t5 = t0 + t4;
+    const T t6 = g * t5;
+    return t6;
   }
 };
 
@@ -809,7 +800,7 @@ struct gelu_tanh {
     const T t5 = T(1.5957691216057308) * t4;
     const T t6 = abs(t5);
     const T t7 = -t6;
-    const T t8 = exp(t7);
+    const T t8 = exp_share(t7);
     const bool t9 = t5 >= T(0.0);
     const T t10 = maximum((t9 ? T(1) : T(0)), t8);
     const T t11 = T(1.0) + t8;
@@ -828,7 +819,7 @@ struct gelu_tanh_dx {
     const T t4 = T(1.5957691216057308) * t3;
     const T t5 = abs(t4);
     const T t6 = -t5;
-    const T t7 = exp(t6);
+    const T t7 = exp_share(t6);
     const bool t8 = t4 >= T(0.0);
     const T t9 = maximum((t8 ? T(1) : T(0)), t7);
     const T t10 = T(1.0) + t7;
@@ -861,7 +852,7 @@ struct sigmoid_loss {
     const T t5 = t3 * t0;
     const T t6 = t4 ? T(0.0) : t5;
     const T t7 = -t0;
-    const T t8 = exp(t7);
+    const T t8 = exp_share(t7);
     const T t9 = log1p(t8);
     const T t10 = t6 + t9;
     return t10;
@@ -873,7 +864,7 @@ struct sigmoid_loss_da {
     const T t0 = T(1.0) - b;
     const T t1 = abs(a);
     const T t2 = -t1;
-    const T t3 = exp(t2);
+    const T t3 = exp_share(t2);
     const bool t4 = a >= T(0.0);
     const T t5 = maximum((t4 ? T(1) : T(0)), t3);
     const T t6 = T(1.0) + t3;
@@ -882,7 +873,7 @@ struct sigmoid_loss_da {
     const T t9 = -a;
     const T t10 = abs(t9);
     const T t11 = -t10;
-    const T t12 = exp(t11);
+    const T t12 = exp_share(t11);
     const bool t13 = t9 >= T(0.0);
     const T t14 = maximum((t13 ? T(1) : T(0)), t12);
     const T t15 = T(1.0) + t12;
@@ -1116,7 +1107,7 @@ struct logaddexp {
     const bool t3 = a == b;
     const T t4 = t3 ? T(0.0) : t2;
     const T t5 = maximum(a, b);
-    const T t6 = exp(t4);
+    const T t6 = exp_share(t4);
     const T t7 = log1p_share(t6);
     const T t8 = t5 + t7;
     return t8;
@@ -1133,7 +1124,7 @@ struct logaddexp_da {
     const T t5 = t3 ? T(0.0) : t4;
     const T t6 = abs(t5);
     const T t7 = -t6;
-    const T t8 = exp(t7);
+    const T t8 = exp_share(t7);
     const bool t9 = t5 >= T(0.0);
     const T t10 = maximum((t9 ? T(1) : T(0)), t8);
     const T t11 = T(1.0) + t8;
@@ -1153,7 +1144,7 @@ struct logaddexp_db {
     const T t5 = t3 ? T(0.0) : t4;
     const T t6 = abs(t5);
     const T t7 = -t6;
-    const T t8 = exp(t7);
+    const T t8 = exp_share(t7);
     const bool t9 = t5 >= T(0.0);
     const T t10 = maximum((t9 ? T(1) : T(0)), t8);
     const T t11 = T(1.0) + t8;
@@ -1174,7 +1165,7 @@ struct logaddexp2_da {
     const T t6 = t3 ? T(0.0) : t5;
     const T t7 = abs(t6);
     const T t8 = -t7;
-    const T t9 = exp(t8);
+    const T t9 = exp_share(t8);
     const bool t10 = t6 >= T(0.0);
     const T t11 = maximum((t10 ? T(1) : T(0)), t9);
     const T t12 = T(1.0) + t9;
@@ -1195,7 +1186,7 @@ struct logaddexp2_db {
     const T t6 = t3 ? T(0.0) : t5;
     const T t7 = abs(t6);
     const T t8 = -t7;
-    const T t9 = exp(t8);
+    const T t9 = exp_share(t8);
     const bool t10 = t6 >= T(0.0);
     const T t11 = maximum((t10 ? T(1) : T(0)), t9);
     const T t12 = T(1.0) + t9;

@@ -27,7 +27,7 @@
 #define EG_VECTORISED(F)                                                             \
   EG_INSTRUCTIONS(F) F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p)        \
   F(sinh) F(cosh) F(tanh) F(atan) F(asin) F(acos) F(erf) F(erfc)
-#define EG_OWN(F) F(log1p_share) F(normcdf)
+#define EG_OWN(F) F(exp_share) F(log1p_share) F(normcdf) F(normpdf)
 #define EG_SCALAR(F) F(sin) F(cos) F(tan) F(asinh) F(acosh) F(atanh)
 
 namespace eg {
@@ -53,7 +53,11 @@ EG_SCALAR(EG_CUDA)
 EG_CUDA(cbrt)
 EG_CUDA(normcdf)
 #undef EG_CUDA
+template <class T> EG_MATH T exp_share(T x) { return exp(x); }
 template <class T> EG_MATH T log1p_share(T x) { return log1p(x); }
+template <class T> EG_MATH T normpdf(T x) {
+  return exp(T(-0.5) * x * x) * T(0.3989422804014327);
+}
 #define EG_CUDA_PAIR(name)                                             \
   EG_MATH float name(float x, float y) { return ::name##f(x, y); }     \
   EG_MATH double name(double x, double y) { return ::name(x, y); }
@@ -91,7 +95,7 @@ template <> struct Format<float> {
   // From where on exp, and each of the others, has nothing left but its limit
   static constexpr float overflow = 88.8f, underflow = -104, expm1_is_minus_one = -18;
   static constexpr float tanh_is_one = 10, erf_is_one = 4, erfc_is_zero = 10.1f;
-  static constexpr float normcdf_is_zero = 15;
+  static constexpr float normal_is_zero = 15;
 };
 template <> struct Format<double> {
   using Bits = std::uint64_t;
@@ -103,7 +107,7 @@ template <> struct Format<double> {
   static constexpr double pi_2_lo = 6.123233995736766e-17;
   static constexpr double overflow = 709.8, underflow = -746, expm1_is_minus_one = -38;
   static constexpr double tanh_is_one = 20, erf_is_one = 6, erfc_is_zero = 27.3;
-  static constexpr double normcdf_is_zero = 39;
+  static constexpr double normal_is_zero = 38.6;
 };
 
 constexpr double log2e = 1.4426950408889634, pi_2 = 1.5707963267948966;
@@ -171,20 +175,42 @@ EG_MATH double exp_tail(double r) {
     2.4801506644066112e-05, 2.755723192484413e-06, 2.7625564217001495e-07,
     2.5113093401323014e-08);
 }
-// x = n log(2) + r for an integer n and the least |r|
-template <class T> EG_MATH T reduced(T x, T& n) {
-  n = fma(x, T(log2e), shifter<T>) - shifter<T>;
-  return fma(-n, Format<T>::ln2_lo, fma(-n, Format<T>::ln2, x));
+// x + rest = n log(2) + r for an integer n and the least |r|; the last bits of `power`
+// are n + bias, so that 2^n is a shift away
+template <class T> EG_MATH T reduced(T x, T& n, T bias, Bits<T>& power, T rest = 0) {
+  T sum = fma(x, T(log2e), shifter<T> + bias);
+  n = sum - (shifter<T> + bias);
+  power = bit_cast<Bits<T>>(sum);
+  return fma(-n, Format<T>::ln2, x) + fma(-n, Format<T>::ln2_lo, rest);
 }
 template <class T> EG_MATH T expm1_reduced(T r) { return fma(r * r, exp_tail(r), r); }
+template <class T> EG_MATH T from_exponent(Bits<T> biased) {
+  return bit_cast<T>(biased << Format<T>::digits);
+}
+// 2^n exp(r), by the biased n; rounded once
+template <class T> EG_MATH T exp_of(T r, Bits<T> power) {
+  T s = from_exponent<T>(power);
+  return fma(s, expm1_reduced(r), s);
+}
 // exp(x) 2^shift for a clamped x; exp_normal(x) where 2^n is a normal number
 template <class T> EG_MATH T exp_shifted(T x, T shift) {
-  T n, r = reduced(x, n);
-  return scaled(T(1) + expm1_reduced(r), n + shift);
+  Bits<T> twice;
+  T n, r = reduced(x, n, T(2 * Format<T>::bias) + shift, twice);
+  Bits<T> half = twice >> 1;
+  return exp_of(r, half) * from_exponent<T>(twice - half);
 }
 template <class T> EG_MATH T exp_normal(T x) {
-  T n, r = reduced(x, n);
-  return power_of_two(n) * (T(1) + expm1_reduced(r));
+  Bits<T> power;
+  T n, r = reduced(x, n, T(Format<T>::bias), power);
+  return exp_of(r, power);
+}
+// exp(x + rest) for underflow <= x <= 0: 2^room times too large, then rounded once more,
+// as it may be below the normal numbers
+template <class T> EG_MATH T exp_downwards(T x, T rest = 0) {
+  constexpr int room = 64;
+  Bits<T> power;
+  T n, r = reduced(x, n, T(Format<T>::bias + room), power, rest);
+  return exp_of(r, power) * T(0x1p-64);
 }
 // min(x, top) and max(x, low), of which nan remains nan
 template <class T> EG_MATH T at_most(T top, T x) { return x > top ? top : x; }
@@ -330,13 +356,16 @@ EG_MATH double log1p_factor(double t) {
     -0.0001421198312880474, 8.9730744757854566e-5, -4.4788748701037029e-5,
     2.7527706876551217e-5, -3.8395859851415811e-5, 2.5039528282225264e-5);
 }
-// (1 + 0.3 x) exp(x^2 / 2) normcdf(-x) for x >= 0, in t = 1 / (1 + 0.3 x) - 1 / 2
-EG_MATH float normcdf_factor(float t) {
-  return poly(t, 0.221970613, 0.329158971, 0.34619884, 0.222082694, 0.0290565069,
-    -0.0775518151, -0.0364601785, 0.0359176264, 0.0196299146, -0.0206233694);
+// exp(x^2 / 2) normcdf(-x) for x >= 0: t = 1 / (1 + 0.3 x), times a polynomial in it
+EG_MATH float normcdf_factor(float x) {
+  float t = 1 / fma(0.3f, x, 1.0f);
+  return t * poly(t - 0.5f, 0.221970613, 0.329158971, 0.34619884, 0.222082694,
+    0.0290565069, -0.0775518151, -0.0364601785, 0.0359176264, 0.0196299146,
+    -0.0206233694);
 }
-EG_MATH double normcdf_factor(double t) {
-  return poly(t, 0.22197061383443279, 0.32915896817232569, 0.34619854967384719,
+EG_MATH double normcdf_factor(double x) {
+  double t = 1 / fma(0.3, x, 1.0);
+  return t * poly(t - 0.5, 0.22197061383443279, 0.32915896817232569, 0.34619854967384719,
     0.22208292378973771, 0.029074172728018855, -0.077564689531971121,
     -0.0368411210441845, 0.036305525061735706, 0.023075819763922687,
     -0.025470123984812561, -0.01139259029661818, 0.021977525225548224,
@@ -349,6 +378,10 @@ template <class T> EG_MATH T exp(T x) {  // 1.1 ulp
   x = at_least(Format<T>::underflow, at_most(Format<T>::overflow, x));
   return exp_shifted(x, T(0));
 }
+// exp(x) for x <= 0, which takes two thirds of the time
+template <class T> EG_MATH T exp_share(T x) {  // 1.1 ulp
+  return exp_downwards(at_least(Format<T>::underflow, x));
+}
 template <class T> EG_MATH T exp2(T x) {  // 1.2 ulp
   using F = Format<T>;
   x = at_least(T(-F::bias - F::digits - 2), at_most(T(F::bias + 2), x));
@@ -359,7 +392,9 @@ template <class T> EG_MATH T exp2(T x) {  // 1.2 ulp
 // half of it, as 2^n may overflow
 template <class T> EG_MATH T expm1(T x) {  // 1.7 ulp
   T a = at_least(Format<T>::expm1_is_minus_one, at_most(Format<T>::overflow, x));
-  T n, r = reduced(a, n), s = power_of_two(n - T(1)), t = s - T(0.5);
+  Bits<T> power;
+  T n, r = reduced(a, n, T(Format<T>::bias - 1), power);
+  T s = from_exponent<T>(power), t = s - T(0.5);
   T high = t + s * r, low = (t - high) + s * r;
   T y = high + (low + s * (r * r * exp_tail(r)));
   return fabs(x) < std::numeric_limits<T>::min() ? x : y + y;
@@ -444,13 +479,18 @@ template <class T> EG_MATH T erfc(T x) {  // 1.7 ulp
   return a < T(0.5) ? near : (x < T(0) ? T(2) - y : y);
 }
 
-// the normal distribution function: exp of the rounded -x^2 / 2, which a formula with
-// the density shares, times exp of what rounding took from it
+// exp(-x^2 / 2): of the rounded square, and of what rounding took from it
+template <class T> EG_MATH T bell(T x) {
+  T a = at_most(Format<T>::normal_is_zero, fabs(x)), half = T(-0.5) * a;
+  T square = half * a;
+  return exp_downwards(square, product_rest(half, a, square));
+}
+// the normal density, and its distribution function
+template <class T> EG_MATH T normpdf(T x) {  // 2.5 ulp
+  return bell(x) * T(0.3989422804014327);
+}
 template <class T> EG_MATH T normcdf(T x) {  // 6 ulp
-  T a = fabs(x), half = T(-0.5) * x, square = half * x, e = exp(square);
-  T rest = a < Format<T>::normcdf_is_zero ? product_rest(half, x, square) : T(0);
-  T t = T(1) / fma(T(0.3), a, T(1));
-  T tail = fma(e, rest, e) * (t * normcdf_factor(t - T(0.5)));
+  T tail = bell(x) * normcdf_factor(fabs(x));
   return x > T(0) ? T(1) - tail : tail;
 }
 

@@ -364,6 +364,7 @@ void products(char** a, const Index* count, const Index* step, void*) {
 
 // Lanes that share the work of one call, on operands of `size` elements together.
 struct HostTeam {
+  static constexpr Index SHARES = 256;  // at most: small parts are taken several at once
   Index size;
 
   // f(lane, i, scratch) for i = 0 ... count - 1, in any order: each has a lane, and
@@ -374,12 +375,62 @@ struct HostTeam {
       for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
       return;
     }
+    const Index several = count / SHARES + 1;
 #pragma omp parallel
     {
       const std::unique_ptr<T[]> own(new T[scratch]);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic, several)
       for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
     }
+  }
+
+  template <class F> void parts(Index count, F f) const {
+    parts<char>(count, 0, [&](auto lane, Index i, char*) { f(lane, i); });
+  }
+
+  // f(i) for i = 0 ... count - 1, `share` of them at a time.
+  template <class F> void each(Index count, Index share, F f) const {
+    parts((count + share - 1) / share, [&](auto lane, Index part) {
+      const Index first = part * share, left = count - first;
+      lane.each(left < share ? left : share, [&](Index i) { f(first + i); });
+    });
+  }
+
+  // M numbers for each of n elements of each line, from `start` on.  runs(line, run)
+  // calls run(first, step, length, f), which calls f(j, numbers...) for the elements
+  // first, first + step ...; then end(e, numbers...) is called for every element, which
+  // are counted through all lines.
+  template <class T, int M, class R, class E>
+  void lines(Index count, Index n, const T (&start)[M], R runs, E end) const {
+    static_assert(M <= 2);
+    const Index several = BLOCK / (n + 1) + 1, apart = several * n;
+    const Index groups = (count + several - 1) / several;
+    parts<T>(groups, M * apart, [&](auto lane, Index group, T* all) {
+      const Index top = group * several;
+      const Index high = count - top < several ? count - top : several;
+      for (int m = 0; m < M; ++m)
+        lane.each(apart, [&](Index i) { all[m * apart + i] = start[m]; });
+      for (Index line = 0; line < high; ++line)
+        runs(top + line, [&](Index first, Index step, Index length, auto f) {
+          T* const at = all + line * n + first;
+          const auto call = [&](Index j, Index i) {
+            if constexpr (M == 1)
+              f(j, at[i]);
+            else
+              f(j, at[i], at[apart + i]);
+          };
+          if (step == 1)  // apart, for compilers to vectorise
+            lane.each(length, [&](Index j) { call(j, j); });
+          else
+            lane.each(length, [&](Index j) { call(j, j * step); });
+        });
+      lane.each(high * n, [&](Index i) {
+        if constexpr (M == 1)
+          end(top * n + i, all[i]);
+        else
+          end(top * n + i, all[i], all[apart + i]);
+      });
+    });
   }
 };
 

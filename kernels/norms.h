@@ -12,7 +12,7 @@ struct two_norm {
   template <class T, class Team, class X, class Y>
   EG_FN void operator()(const Team& team, X x, Y y) const {
     constexpr T TINY = sizeof(T) == 4 ? T(1e-24) : T(1e-280);
-    team.template parts<T>(y.count, 0, [&](auto lane, Index part, T*) {
+    team.parts(y.count, [&](const auto& lane, Index part) {
       const Index first = x.count * part / y.count;
       const Index n = x.count * (part + 1) / y.count - first;
       const auto at = x.at + first;

@@ -29,17 +29,18 @@ def integers(shape, stop):
 PAIR = Window((2, 2), (2, 1), (1, 2), ((1, 0), (0, 1)))  # over (5, 4): 3 by 3 windows
 LINE = Window((3,), (1,), (1,), ((0, 0),))
 
-_SHAPES = [  # input, filter, stride, dilation, groups
-    ((2, 4, 5, 4), (4, 2, 2, 3), (2, 1), (1, 1), 2),
-    ((1, 2, 6), (3, 2, 2), (3,), (2,), 1),
-    ((1, 1, 3, 2, 2), (2, 1, 2, 1, 2), (1, 1, 1), (1, 1, 1), 1),
+_SHAPES = [  # input, filter, stride, dilation, groups, zeros around
+    ((2, 4, 5, 4), (4, 2, 2, 3), (2, 1), (1, 1), 2, ((0, 0), (0, 0))),
+    ((1, 2, 6), (3, 2, 2), (3,), (2,), 1, ((2, 1),)),
+    (*((1, 1, 3, 2, 2), (2, 1, 2, 1, 2), (1, 1, 1), (1, 1, 1), 1), ((0, 0),) * 3),
+    ((1, 1, 2, 3), (1, 1, 2, 2), (1, 1), (1, 1), 1, ((0, 1), (1, 0))),
 ]
 
 
-def _outputs(x, w, stride, dilation, groups):
+def _outputs(x, w, stride, dilation, groups, pads):
     sizes = [
-        (n - d * (k - 1) - 1) // s + 1
-        for n, k, s, d in zip(x[2:], w[2:], stride, dilation, strict=True)
+        (n + sum(p) - d * (k - 1) - 1) // s + 1
+        for n, k, s, d, p in zip(x[2:], w[2:], stride, dilation, pads, strict=True)
     ]
     return (x[0], w[0], *sizes)
 
@@ -80,9 +81,18 @@ ROWS = {
         ((draw((3, 4)), draw((4,)), draw((4,))), 0.1, True),
         ((draw((2, 3, 4)), draw((4,)), draw((4,))), 0.1, False),
     ],
+    "batch_norm": [
+        ((draw((3, 4)), draw((4,)), draw((4,))), 0.1, 1),
+        ((draw((3, 2, 4)), draw((2,)), draw((2,))), 0.1, 1),
+        ((draw((2, 3, 4)), draw((2,)), draw((2,))), 0.2, 0),
+    ],
     "inverse_deviation": [
         ((draw((3, 4)),), (1,), 0.1, True, None),
         ((draw((2, 3, 2)),), (0, 2), 0.1, False, None),
+    ],
+    "softmax_seen": [
+        ((draw((3, 4)),), np.array([1, 2, 4])),
+        ((draw((2, 3, 2)),), np.array([1, 2, 2])),
     ],
     "sigmoid_loss": [
         ((draw((2, 3)), draw((2, 3), 0.1, 0.9)),),
@@ -91,6 +101,11 @@ ROWS = {
     "dropout": [((draw((2, 3)),), 0.5, 7, 3), ((draw((4,)),), 0.1, 1, 0)],
     "two_norm": [((draw((2, 3)),),), ((draw((4,)),),)],
 }
+
+
+def _softmax_seen(x, seen):
+    e = np.exp(x) * (np.arange(x.shape[-1]) < seen[:, None])
+    return e / e.sum(-1, keepdims=True)
 
 
 def _windows(x, window, fill):
@@ -120,8 +135,9 @@ def _transposed(linear, g, shape):
     return x
 
 
-def _conv(x, w, stride, dilation, groups):
-    y = np.zeros(_outputs(x.shape, w.shape, stride, dilation, groups))
+def _conv(x, w, stride, dilation, groups, pads):
+    y = np.zeros(_outputs(x.shape, w.shape, stride, dilation, groups, pads))
+    x = np.pad(x, [(0, 0), (0, 0), *pads])
     inner = w.shape[1]
     for f in range(w.shape[0]):
         start = f // (w.shape[0] // groups) * inner
@@ -135,14 +151,14 @@ def _conv(x, w, stride, dilation, groups):
     return y
 
 
-def _conv_input(g, w, sizes, stride, dilation, groups):
+def _conv_input(g, w, sizes, stride, dilation, groups, pads):
     shape = (g.shape[0], w.shape[1] * groups, *sizes)
-    return _transposed(lambda x: _conv(x, w, stride, dilation, groups), g, shape)
+    return _transposed(lambda x: _conv(x, w, stride, dilation, groups, pads), g, shape)
 
 
-def _conv_filter(x, g, kernel, stride, dilation, groups):
+def _conv_filter(x, g, kernel, stride, dilation, groups, pads):
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
-    return _transposed(lambda w: _conv(x, w, stride, dilation, groups), g, shape)
+    return _transposed(lambda w: _conv(x, w, stride, dilation, groups, pads), g, shape)
 
 
 def _average(x, window):
@@ -168,6 +184,12 @@ def _dropout(x, rate, key, offset):
     return np.where(chance >= rate, x / (1 - rate), 0)
 
 
+def _batch_norm(x, gamma, beta, eps, channel):
+    x = np.moveaxis(x, channel, -1)
+    y = _normalize(x, tuple(range(x.ndim - 1)), eps, True) * gamma + beta
+    return np.moveaxis(y, -1, channel)
+
+
 REFERENCES = {
     "conv": _conv,
     "conv_input": _conv_input,
@@ -185,7 +207,9 @@ REFERENCES = {
     "layer_norm": lambda x, gamma, beta, eps, centred: (
         _normalize(x, -1, eps, centred) * gamma + beta
     ),
+    "batch_norm": _batch_norm,
     "inverse_deviation": _inverse_deviation,
+    "softmax_seen": _softmax_seen,
     "sigmoid_loss": lambda a, b: (1 - b) * np.logaddexp(0, a) + b * np.logaddexp(0, -a),
     "dropout": _dropout,
     "two_norm": np.linalg.norm,

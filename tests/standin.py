@@ -13,17 +13,18 @@ import itertools
 import operator
 from collections import Counter, deque
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from types import ModuleType, SimpleNamespace
-from typing import ClassVar
 from unittest.mock import patch
+from weakref import WeakSet, WeakValueDictionary
 
 import ml_dtypes
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
-from eagergrad import cublas, cuda_kernels, host_kernels
+from eagergrad import cublas, cuda_kernels, host_kernels, launches
 from eagergrad.counters import COUNTERS
 from eagergrad.device import _DEVICES, BACKENDS, BUFFERS, CudaBackend, device, register
 from eagergrad.kernels import catalogue
@@ -33,6 +34,7 @@ from eagergrad.primitive import forget
 # Of the array module: calls; of them those that run something on a GPU, be they
 # products of matrices or others (launches); copies to_host and to_device; their bytes.
 COUNTS = Counter()
+KERNELS = Counter()  # launches of each function of the module
 
 
 class Buffer:
@@ -40,8 +42,15 @@ class Buffer:
 
     __hash__ = None
 
-    def __init__(self, values):
+    def __init__(self, values, base=None):
         self._values = values
+        self.base = base  # the buffer whose memory this one shows
+        if base is None:
+            OWNERS[id(values)] = self
+
+    def __del__(self):
+        if self.base is None and any(id(self._values) in g.memory for g in GRAPHS):
+            spoil(self._values)  # others may use that memory now
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
@@ -88,8 +97,17 @@ class Buffer:
         EXTENTS.append(byte_bounds(owner))
         return SimpleNamespace(ptr=self._values.ctypes.data)
 
+    def set(self, array, stream):
+        """Copy an array of the host into this one."""
+        assert (array.dtype, array.shape) == (self.dtype, self.shape)
+        stream.refuse("H2D transfers")
+        COUNTS["to_device"] += 1
+        COUNTS["bytes"] += array.nbytes
+        self._values[...] = array
+
     def get(self):
         """The values on the host: a copy."""
+        STREAMS[-1].refuse("D2H transfers")
         COUNTS["to_host"] += 1
         COUNTS["bytes"] += self._values.nbytes
         return self._values.copy()
@@ -110,7 +128,7 @@ class Buffer:
         return operator.index(self.get())
 
 
-ATTRIBUTES = "shape dtype ndim size itemsize nbytes strides T real imag"
+ATTRIBUTES = "shape dtype ndim size itemsize nbytes strides flags T real imag"
 METHODS = (
     "reshape transpose astype sum mean max min argmax argmin any all dot take conj "
     "copy fill view ravel squeeze clip round put cumsum cumprod prod argsort diagonal "
@@ -172,6 +190,10 @@ class Index:
     def values(self, part):
         if isinstance(part, tuple):
             return tuple(map(self.values, part))
+        if isinstance(part, (list, np.ndarray)):
+            STREAMS[-1].refuse("H2D transfers")
+        if isinstance(part, Buffer) and part.dtype == bool and part.ndim:
+            STREAMS[-1].refuse("D2H transfers")
         return part._values if isinstance(part, Buffer) else part
 
 
@@ -181,18 +203,51 @@ def unwrapped(x):
         return x._values
     if isinstance(x, Index):
         return x.values(x.index)
-    if isinstance(x, np.ndarray) and x.ndim:
-        raise TypeError(f"Unsupported type {type(x)}")
+    if isinstance(x, np.ndarray):
+        if x.ndim:
+            raise TypeError(f"Unsupported type {type(x)}")
+        return x.copy()  # goes by value
     return type(x)(map(unwrapped, x)) if type(x) in (list, tuple) else x
 
 
 def wrapped(x):
     """A result as CuPy gives it: arrays of no dimension where NumPy has scalars."""
     if isinstance(x, (np.ndarray, np.generic)):
-        return Buffer(np.asarray(x))
+        return shown(np.asarray(x))
     if hasattr(x, "_fields"):  # the named tuples of linalg
         return type(x)(*map(wrapped, x))
     return type(x)(map(wrapped, x)) if type(x) in (list, tuple) else x
+
+
+OWNERS = WeakValueDictionary()  # the buffers of memory, by the ids of its arrays
+GRAPHS = WeakSet()  # all that were recorded, or are
+
+
+def root(array):
+    """The array whose memory this one shows."""
+    while isinstance(below := getattr(array, "base", None), np.ndarray) or hasattr(
+        below, "base"
+    ):
+        array = below
+    return array
+
+
+def shown(array):
+    """A buffer of an array, which keeps that alive whose memory it shows."""
+    whole = root(array)
+    owner = OWNERS.get(id(whole))
+    if whole is not array:
+        return Buffer(array, Buffer(whole) if owner is None else owner)
+    if owner is None:
+        POOLS[-1].malloc(array.nbytes)
+        owner = Buffer(array)
+    return owner
+
+
+def spoil(array):
+    """Leave in memory what nobody expects there."""
+    if array.flags.writeable:
+        array.fill(np.nan if array.dtype.kind in "fc" else 99)
 
 
 class OutOfMemoryError(MemoryError):
@@ -206,6 +261,16 @@ ROOM = None  # for how many more arrays there is room; None for any number
 def full(after=0):
     """Inside the block the device has room for so many more arrays."""
     with patch(f"{__name__}.ROOM", after):
+        yield
+
+
+RESERVES = False  # whether CuPy's pool has something to give back
+
+
+@contextmanager
+def crowded():
+    """Inside the block there is no room left, until CuPy's pool gives back some."""
+    with full(), patch(f"{__name__}.RESERVES", True):
         yield
 
 
@@ -230,20 +295,24 @@ def called(function, *args, **options):
     COUNTS["calls"] += 1
     options = {name: unwrapped(x) for name, x in options.items()}
     args = [unwrapped(x) for x in args]
+    graph = STREAMS[-1].graph
+    if graph is not None:
+        graph.begins(function, args, options)
     with np.errstate(all="ignore"):  # a GPU does not warn
         result = function(*args, **options)
     if is_new(result, [*args, *options.values()]):
         allocate()
-    if function in PRODUCTS and current().capturing:
-        raise NotImplementedError("calling cuBLAS API during stream capture")
-    if function in PRODUCTS and result.ndim > 2 and args[0].dtype.char == "E":
-        raise TypeError("batches of bfloat16")
+    counts = COUNTS
+    if graph is not None:
+        result = settled(result)
+        graph.records(function, args, options, result)
+        counts = graph.counts
     if function in PRODUCTS:
-        COUNTS["products"] += 1
+        counts["products"] += 1
     elif function is np.concatenate:  # up to 8 CuPy copies one by one
-        COUNTS["launches"] += len(args[0]) if len(args[0]) <= 8 else 1
+        counts["launches"] += len(args[0]) if len(args[0]) <= 8 else 1
     elif runs(function, args, result):
-        COUNTS["launches"] += 1
+        counts["launches"] += 1
     return wrapped(result)
 
 
@@ -260,6 +329,89 @@ def runs(function, args, result):
     return isinstance(function, np.ufunc) or not seen
 
 
+def settled(result):
+    """What a function returned, with arrays in place of NumPy's scalars."""
+    if isinstance(result, np.generic):
+        return np.asarray(result)
+    return tuple(map(settled, result)) if type(result) is tuple else result
+
+
+def arrays_in(value):
+    """The arrays in nested arguments."""
+    if isinstance(value, (list, tuple)):
+        return [array for part in value for array in arrays_in(part)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+# What CuPy calls other libraries for, which it does not while a stream records.
+PRODUCTS_ARE_RECORDED = False  # by CuPy they are not: switch this off for a gemm
+LIBRARIES = {np.tensordot, np.einsum, np.inner, np.vdot, *PRODUCTS}
+LIBRARIES |= {
+    getattr(np.linalg, name)
+    for name in "cholesky det eigh eigvalsh inv qr slogdet solve svd".split()
+}
+SHAPED_BY_VALUES = {np.nonzero, np.ndarray.nonzero, np.unique, np.argwhere}
+
+
+class Graph:
+    """What was asked for while a stream recorded: to be done again, on that memory.
+
+    Nothing has been done when the recording ends: all memory is as it was before.
+    """
+
+    def __init__(self):
+        self.calls = []
+        self.memory = {}  # the arrays whose memory it uses, by their ids
+        self.before = []  # those from before the recording, with their values of then
+        self.counts = Counter()  # of a replay: kernels, products, and other launches
+        GRAPHS.add(self)
+
+    def begins(self, function, args, options):
+        products = function in PRODUCTS and PRODUCTS_ARE_RECORDED
+        if function in LIBRARIES and not products:
+            raise NotImplementedError(
+                "calling cuBLAS API during stream capture is currently unsupported"
+            )
+        if function in SHAPED_BY_VALUES:
+            STREAMS[-1].refuse("D2H transfers")
+        if function is np.concatenate and len(args[0]) > 8:
+            STREAMS[-1].refuse("H2D transfers")  # of the addresses
+        for array in map(root, arrays_in([args, list(options.values())])):
+            if id(array) not in self.memory:
+                self.memory[id(array)] = array
+                self.before.append((array, array.copy()))
+
+    def records(self, function, args, options, result):
+        given = arrays_in([args, list(options.values())])
+        fresh = [
+            None if any(np.may_share_memory(x, y) for y in given) else x
+            for x in arrays_in(result)
+        ]
+        for array in fresh:
+            if array is not None:
+                self.memory[id(root(array))] = root(array)
+        self.calls.append((function, args, options, fresh))
+
+    def ends(self):
+        for array in self.memory.values():
+            spoil(array)
+        for array, values in self.before:
+            if array.flags.writeable:
+                array[...] = values
+        self.before = []
+
+    def launch(self, stream):
+        assert stream is STREAMS[-1]
+        stream.refuse("synchronous API calls")
+        COUNTS["graphs"] += 1
+        for function, args, options, fresh in self.calls:
+            with np.errstate(all="ignore"):
+                result = function(*args, **options)
+            for place, values in zip(fresh, arrays_in(settled(result)), strict=True):
+                if place is not None:
+                    np.copyto(place, values)
+
+
 def is_new(result, given):
     """Whether a result has memory of its own."""
     if isinstance(result, (tuple, list)):
@@ -272,10 +424,11 @@ def is_new(result, given):
 
 def upload(array):
     """A buffer with a copy of an array's values."""
+    STREAMS[-1].refuse("H2D transfers")
     allocate()
     COUNTS["to_device"] += 1
     COUNTS["bytes"] += array.nbytes
-    return Buffer(array.copy())
+    return shown(array.copy())
 
 
 class Call:
@@ -319,11 +472,13 @@ xp = Module()
 class Function:
     """A function of a loaded module: the host's kernel, on the places it is given."""
 
-    def __init__(self, kernel, dtype):
-        self.kernel, self.dtype = (
-            kernel,
-            np.dtype({"float": "f4", "double": "f8"}[dtype]),
-        )
+    def __init__(self, symbol):
+        name, _, dtype = symbol.rpartition("_")
+        self.symbol = symbol
+        self.part = "sums" if name.endswith("_sums") else ""
+        kernel = self.kernel = catalogue()[name.removesuffix("_sums")]
+        self.dtype = np.dtype({"double": "f8", "half": "f2"}.get(dtype, "f4"))
+        self.stored = np.dtype(dtype) if dtype == "bfloat16" else self.dtype
         self.ufunc = host_kernels.compiled(kernel.name)
 
     def __call__(self, grid, block, arguments, shared, stream):
@@ -333,30 +488,92 @@ class Function:
         assert not threads % 32
         assert shared == 0
         stream.work.append(self.kernel.name)
+        KERNELS[self.symbol] += 1
         *buffers, layout = arguments
+        words = np.frombuffer(layout.tobytes(), np.int64)
+        if self.kernel.form == "arrays":
+            self.on_arrays(buffers, words)
+        elif self.kernel.form == "columns":
+            *buffers, sums = buffers
+            self.on_columns(buffers, words, sums._values, blocks)
+        else:
+            operands = self.operands(buffers, words)
+            self.keep(operands[self.kernel.inputs :], self.made(operands))
+
+    def operands(self, buffers, words):
+        """The operands, seen as the layout says."""
         kernel, count = self.kernel, len(buffers)
         assert count == kernel.inputs + kernel.outputs
-        words = np.frombuffer(layout.tobytes(), np.int64)
-        sizes, numbers = words[:2], words[2 + 3 * count :].view(float)
-        *steps, kinds = words[2 : 2 + 3 * count].reshape(3, count)
-        steps = np.transpose(steps)
-        operands = []
+        rows, columns = words[:2]
+        *steps, kinds = words[8 : 8 + 3 * count].reshape(3, count)
+        numbers = words[8 + 3 * count :].view(float)
+        both, down, along = (rows, columns), (rows,), (columns,)
+        shapes = {
+            "elementwise": {"s": both},
+            "rows": {"n": both, "s": down, "w": down, "i": down},
+            "columns": {"t": both, "m": down, "n": along, "c": along, "w": ()},
+        }[kernel.form]
+        found = []
         for k, letter in enumerate(kernel.operands.replace(">", "")):
-            axes = 2 if letter == "n" or kernel.signature is None else 1
+            shape = shapes[letter]
             if buffers[k] is None:
-                operands.append(np.full((1,) * axes, numbers[k], self.dtype))
-            else:
-                x = buffers[k]._values
-                assert x.dtype.char == self.chars(letter)[kinds[k]]
-                strides = steps[k, :axes] * x.itemsize
-                operands.append(as_strided(x, sizes[:axes], strides))
-        inputs = zip(kernel.operands, operands[: kernel.inputs], strict=False)
+                found.append(np.full(shape, numbers[k], self.dtype))
+                continue
+            x = buffers[k]._values
+            assert x.dtype.char == self.chars(letter)[kinds[k]]
+            strides = np.array(steps)[:, k] * x.itemsize
+            if len(shape) < 2:
+                strides = strides[int(shape == along) :][: len(shape)]
+            found.append(as_strided(x, shape, strides))
+        return found
+
+    def made(self, operands):
+        """What the host's kernel makes of the inputs."""
+        inputs = zip(self.kernel.operands, operands[: self.kernel.inputs], strict=False)
         made = self.ufunc(
             *[x if letter == "i" else x.astype(self.dtype) for letter, x in inputs]
         )
-        made = made if kernel.outputs > 1 else [made]
-        for result, values in zip(operands[kernel.inputs :], made, strict=True):
+        return made if self.kernel.outputs > 1 else [made]
+
+    def keep(self, results, made):
+        for result, values in zip(results, made, strict=True):
             result[...] = values
+
+    def on_columns(self, buffers, words, sums, blocks):
+        """The first launch keeps the sums for the second, if it has several blocks."""
+        operands = self.operands(buffers, words)
+        results = operands[self.kernel.inputs :]
+        count = self.kernel.operands.count("c")
+        kept = sums[: count * words[1]].reshape(count, -1)
+        if self.part:
+            self.keep(results[-count:], kept)
+            return
+        made = self.made(operands)
+        self.keep(results[:-count], made[:-count])
+        self.keep(results[-count:] if blocks == 1 else kept, made[-count:])
+
+    def on_arrays(self, buffers, words):
+        kernel, count = self.kernel, len(buffers)
+        assert count == kernel.inputs + kernel.outputs
+        size, counts, places = words[0], words[1 : 1 + count], words[1 + count :]
+        numbers, integers = places[count:].view(float), places[2 * count :]
+        assert len(integers) == launches.WORDS
+        assert size == sum(counts)
+        operands = []
+        for k, letter in enumerate(kernel.operands.replace(">", "")):
+            if letter == "s":
+                operands.append(self.dtype.type(numbers[k]))
+            elif buffers[k] is None:
+                operands.append(integers[places[k] :][: counts[k]])
+            else:
+                x = buffers[k]._values
+                assert x.shape == (counts[k],)
+                assert x.flags.c_contiguous
+                assert x.dtype == {"j": np.int64, "b": np.int8}.get(letter, self.stored)
+                operands.append(x)
+        cast = [x.astype(self.dtype) if x.dtype == self.stored else x for x in operands]
+        self.ufunc(*cast)
+        self.keep(operands[kernel.inputs :], cast[kernel.inputs :])
 
     def chars(self, letter):
         """The dtypes of an operand by its kind in device.cuh."""
@@ -365,8 +582,7 @@ class Function:
 
 @functools.cache
 def function(symbol):
-    name, _, dtype = symbol.rpartition("_")
-    return Function(catalogue()[name], dtype)
+    return Function(symbol)
 
 
 class DriverError(RuntimeError):
@@ -382,7 +598,32 @@ class Loaded:
             raise DriverError(host_kernels.problem())
 
     def get_function(self, symbol):
-        return function(symbol)
+        return Launched(function(symbol))
+
+
+class Launched:
+    """A function of a loaded module, on the current stream."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, grid, block, arguments, shared, stream):
+        assert stream is STREAMS[-1]
+        graph = stream.graph
+        if graph is None:
+            self.function(grid, block, arguments, shared, stream)
+            return
+        shown = [x._values if isinstance(x, Buffer) else x for x in arguments]
+
+        def run(*given):
+            buffers = [Buffer(x, x) if i in places else x for i, x in given]
+            self.function(grid, block, buffers, shared, STREAM)
+
+        places = {i for i, x in enumerate(arguments) if isinstance(x, Buffer)}
+        graph.begins(run, shown, {})
+        run(*enumerate(shown))
+        graph.calls.append((run, list(enumerate(shown)), {}, []))
+        graph.counts["kernels"] += 1
 
 
 class Native:
@@ -402,36 +643,92 @@ class Native:
 
 
 class Stream:
-    """A stream on which all is done as soon as it is asked for."""
+    """A stream on which all is done as soon as it is asked for, unless it records."""
 
-    entered: ClassVar = []  # the current one is the last
     addresses = itertools.count(0x1000, 8)
 
-    def __init__(self):
+    def __init__(self, non_blocking=False):
         self.ptr = next(self.addresses)
-        self.capturing = False
+        self.graph = None
         self.work = []  # the kernels and products that were started on it
 
     def __enter__(self):
-        self.entered.append(self)
+        STREAMS.append(self)
         return self
 
     def __exit__(self, *exc):
-        self.entered.pop()
+        assert STREAMS.pop() is self
 
     def is_capturing(self):
-        return self.capturing
+        return self.graph is not None
+
+    capturing = property(is_capturing)
+
+    def refuse(self, what):
+        if self.graph is not None:
+            raise RuntimeError(
+                f"the current stream is capturing, so {what} are disallowed"
+            )
 
     def synchronize(self):
-        pass
+        self.refuse("synchronous API calls")
+
+    def begin_capture(self):
+        assert self is not STREAM
+        self.graph = Graph()
+
+    def end_capture(self):
+        graph, self.graph = self.graph, None
+        graph.ends()
+        return graph
+
+
+STREAM = Stream()
+STREAMS = [STREAM]  # the current one is the last
+
+
+class Memory:
+    """So many bytes of the device."""
+
+    def __init__(self, size):
+        self.size = size
+
+
+class Pool:
+    """A pool of memory, which makes some for each array, and never uses it again."""
+
+    def __init__(self, make=lambda size: None):
+        self.make = make
+
+    def malloc(self, size):
+        return self.make(size)
+
+    def used_bytes(self):
+        return 1000
+
+    def free_all_blocks(self, stream=None):
+        global ROOM
+        STREAMS[-1].refuse("synchronous API calls")
+        COUNTS["freed"] += 1
+        if RESERVES and self is POOLS[0]:
+            ROOM = None
+
+
+POOLS = [Pool()]  # the one that memory is from is the last
+
+
+@contextmanager
+def using_allocator(malloc):
+    POOLS.append(malloc.__self__)
+    try:
+        yield
+    finally:
+        POOLS.pop()
 
 
 def current():
     """The current stream."""
-    return Stream.entered[-1]
-
-
-Stream().__enter__()  # the default one
+    return STREAMS[-1]
 
 
 class BlasError(RuntimeError):
@@ -520,6 +817,24 @@ class Blas:
             np.frombuffer((ctypes.c_char * wide.itemsize).from_address(x), wide)[0]
             for x in (alpha, beta)
         ]
+        run = partial(
+            self.multiply, op_a, op_b, m, n, k, alpha, a, lda, step_a, b, ldb, step_b,
+            beta, c, ldc, step_c, count, compute, dtype, wide,
+        )  # fmt: skip
+        counts = COUNTS
+        if (graph := current().graph) is not None:
+            graph.begins(run, list(map(memory_at, (a, b, c))), {})
+            graph.calls.append((run, [], {}, []))
+            counts = graph.counts
+        run()
+        counts["products"] += 1
+        self.calls.append((name, m, n, k))
+        current().work.append(name)
+
+    def multiply(
+        self, op_a, op_b, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc,
+        step_c, count, compute, dtype, wide,
+    ):  # fmt: skip
         for i in range(count):
             left, right, result = [
                 by_columns(place + i * step * dtype.itemsize, dtype, *layout)
@@ -538,9 +853,6 @@ class Blas:
                 if beta:  # else what is there is not read
                     made = made + beta * result.astype(wide)
                 result[...] = made
-        COUNTS["products"] += 1
-        self.calls.append((name, m, n, k))
-        current().work.append(name)
 
     def check(self, sizes, bound=2**63):
         if not all(0 <= n < bound for n in sizes):
@@ -552,10 +864,18 @@ def inside(place, size):
     assert any(first <= place and place + size <= last for first, last in EXTENTS)
 
 
+def memory_at(place):
+    """The array whose memory a place is in."""
+    for owner in list(OWNERS.values()):
+        first, last = byte_bounds(owner._values)
+        if first <= place < last:
+            return owner._values
+    raise AssertionError(place)
+
+
 def by_columns(place, dtype, rows, columns, leading):
     """The matrix at a place, whose columns are so far apart."""
     size = dtype.itemsize * ((columns - 1) * leading + rows)
-    inside(place, size)
     memory = np.frombuffer((ctypes.c_char * size).from_address(place), dtype)
     strides = dtype.itemsize, dtype.itemsize * leading
     return as_strided(memory, (rows, columns), strides)
@@ -583,12 +903,14 @@ class Event:
 
 xp.ndarray = Buffer
 xp.asnumpy = Buffer.get
-xp.get_default_memory_pool = lambda: SimpleNamespace(
-    used_bytes=lambda: 1000, free_all_blocks=lambda: COUNTS.update(freed=1)
-)
+xp.get_default_memory_pool = lambda: POOLS[0]
 xp.cuda = SimpleNamespace(
     Device=Native,
     Event=Event,
+    Memory=Memory,
+    MemoryPointer=lambda memory, offset: memory,
+    MemoryPool=Pool,
+    Stream=Stream,
     driver=SimpleNamespace(CUDADriverError=DriverError),
     function=SimpleNamespace(Module=Loaded),
     get_current_stream=current,
@@ -599,6 +921,7 @@ xp.cuda = SimpleNamespace(
         getDeviceCount=lambda: 1,
         runtimeGetVersion=lambda: 12090,
     ),
+    using_allocator=using_allocator,
 )
 
 
@@ -614,6 +937,7 @@ def installed():
     state, blas = GENERATOR.state, Blas()
     register(StandIn(xp))
     COUNTS.clear()
+    KERNELS.clear()
     COUNTERS.clear()
     try:
         with (

@@ -3,7 +3,9 @@
 import json
 import sys
 
+import captured
 import gpu
+import models
 import op_rows
 import ops
 import pytest
@@ -50,6 +52,15 @@ def test_kernels_are_called_as_gradients_call_them(monkeypatch):
     for name, case in sizes.cases("auto").items():
         if name.endswith(" 2"):
             case.make()()
+
+
+@pytest.mark.parametrize("model", models.MODELS)
+def test_models_train_and_captured_steps_do_as_the_eager_ones(model):
+    eager, replayed = (
+        captured.eagergrad_side(side)[model].values() for side in (False, True)
+    )
+    assert eager[2] < eager[0]
+    assert timing.agree(replayed, eager)
 
 
 def test_the_geometric_mean_of_claims():

@@ -121,8 +121,8 @@ SMOOTH = """
 """.split()
 # Steps of rules and of other ops: what they do at an edge is in the row of the op.
 STEPS = """
-    bessel_quotient cofactor_slope cofactors gate inverse_deviation quotient recurrence
-    shifted sigmoid_slope sinc_slope softmax_error unit_leg
+    bessel_quotient cofactor_slope cofactors gate inverse_deviation normalize quotient
+    recurrence shifted sigmoid_slope sinc_slope softmax_error softmax_seen unit_leg
 """.split()
 
 

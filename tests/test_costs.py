@@ -1,4 +1,4 @@
-"""What gradients cost, counted in ops and in bytes: nothing here is timed."""
+"""What gradients cost, counted in ops, bytes and launches: nothing here is timed."""
 
 import tracemalloc
 
@@ -6,9 +6,14 @@ import numpy as np
 import op_rows
 import ops
 import pytest
+import standin
 from op_cases import draw
+from standin import COUNTS, KERNELS
 
 import eagergrad as eg
+from eagergrad import host_kernels
+from eagergrad.counters import COUNTERS
+from eagergrad.ops.clipping import _two_norm
 
 # Their gradients are the cotangent itself, or a view of it.
 VIEWS = """add broadcast_to concatenate flip identity mean onto_diagonal positive
@@ -93,3 +98,110 @@ def ops_of_gradient(f, *shapes):
 )
 def test_ops_of_a_gradient(f, shapes, expected):
     assert sorted(ops_of_gradient(f, *shapes)) == sorted(expected.split())
+
+
+# On a GPU: the launches of kernels, those of CuPy's functions, products of matrices
+
+hosted = pytest.mark.skipif(
+    host_kernels.compiler() is None, reason="kernels are not compiled here"
+)
+LABELS = np.arange(6) % 4
+IMAGES, FILTERS = (2, 4, 9, 8), (16, 4, 3, 3)
+BUDGETS = {
+    "layer_norm": (eg.layer_norm, [(64, 300), (300,), (300,)], (1, 0, 0), (2, 0, 0)),
+    "layer_norm of few rows": (
+        eg.layer_norm,
+        [(16, 40), (40,), (40,)],
+        (1, 0, 0),
+        (1, 0, 0),
+    ),
+    "rms_norm": (eg.rms_norm, [(64, 300), (300,)], (1, 0, 0), (2, 0, 0)),
+    "batch_norm": (eg.batch_norm, [IMAGES, (4,), (4,)], (1, 0, 0), (1, 0, 0)),
+    "batch_norm alone": (eg.batch_norm, [IMAGES], (1, 0, 0), (1, 0, 0)),
+    "softmax": (eg.softmax, [(5, 7)], (1, 0, 0), (1, 0, 0)),
+    "dropout": (lambda x: eg.dropout(x, 0.5), [(40, 30)], (1, 0, 0), (1, 0, 0)),
+    "bias": (lambda x, b: x + b, [(64, 10), (10,)], (0, 1, 0), (1, 0, 0)),
+    "bias of a large batch": (
+        lambda x, b: x + b,
+        [(1200, 10), (10,)],
+        (0, 1, 0),
+        (2, 0, 0),
+    ),
+    "max_pool": (lambda x: eg.max_pool(x, 2), [IMAGES], (1, 0, 0), (1, 0, 0)),
+    "avg_pool": (lambda x: eg.avg_pool(x, 3, 1, 1), [IMAGES], (1, 0, 0), (1, 0, 0)),
+    # patches laid out; the image folded, and for the filter both operands laid out
+    "conv2d": (eg.conv2d, [IMAGES, FILTERS], (0, 1, 1), (1, 2, 2)),
+    "conv_transpose": (
+        lambda x, w: eg.conv_transpose(x, w, 2),
+        [(2, 16, 4, 3), FILTERS],
+        (1, 0, 1),
+        (0, 3, 2),
+    ),
+}
+
+
+def launches(f):
+    """The launches of a call, and its result: kernels, CuPy's functions, products."""
+    COUNTERS.clear()
+    before = COUNTS.copy()
+    result = f()
+    made = COUNTS - before
+    assert (COUNTERS.copies, COUNTERS.syncs) == (0, 0)
+    kernels = COUNTERS.launches - made["products"]
+    return (kernels, made["launches"], made["products"]), result
+
+
+@hosted
+@pytest.mark.parametrize("name", BUDGETS)
+def test_launches_of_an_op_and_its_gradient(name):
+    f, shapes, forward, backward = BUDGETS[name]
+    with standin.installed() as gpu:
+        xs = [eg.tensor(draw(shape).astype("f4"), device=gpu) for shape in shapes]
+        with eg.GradientTape() as tape:
+            tape.watch(xs)
+            made, y = launches(lambda: f(*xs))
+        seed = eg.tensor(draw(y.shape).astype("f4"), device=gpu)
+        assert made == forward
+        assert launches(lambda: tape.gradient(y, xs, seed))[0] == backward
+
+
+@hosted
+def test_the_gradient_of_an_embedding_is_one_launch():
+    with standin.installed() as gpu:
+        table = eg.tensor(draw((5, 3)), device=gpu)
+        ids = eg.tensor(np.array([[0, 4], [4, 1]]), device=gpu)
+        with eg.GradientTape() as tape:
+            tape.watch(table)
+            y = eg.embedding(table, ids)
+        assert launches(lambda: tape.gradient(y, table, y))[0] == (1, 0, 0)
+        assert KERNELS["scatter_add_double"] == 1
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("draw", [eg.random.uniform, eg.random.normal])
+def test_random_numbers_are_one_launch(draw, dtype):
+    with standin.installed() as gpu:
+        made, x = launches(lambda: draw(size=(3, 5), dtype=dtype, device=gpu))
+        assert (made, x.dtype) == ((1, 0, 0), dtype)
+
+
+@hosted
+def test_a_norm_is_two_launches():
+    """One for the norms of parts, and one for the norm of those."""
+    with standin.installed() as gpu:
+        x = eg.tensor(draw((200, 200)), device=gpu)
+        assert launches(lambda: _two_norm(x))[0] == (2, 0, 0)
+
+
+@hosted
+def test_memory_on_the_way_is_counted():
+    """Sums down columns are kept once between two launches."""
+    with standin.installed() as gpu:
+        x, b = (eg.tensor(draw(n), device=gpu) for n in ((1200, 10), (10,)))
+        with eg.GradientTape() as tape:
+            tape.watch(b)
+            y = x + b
+        COUNTERS.clear()
+        tape.gradient(y, b, x)
+        assert (COUNTERS.launches, COUNTERS.allocations) == (2, 2)

@@ -800,3 +800,12 @@ def test_random_numbers_go_on():
     draw = eg.function(lambda: eg.random.uniform(size=4))
     all_same([draw() for _ in range(3)], eager)
     assert GENERATOR.state[1] > 0
+
+
+def test_a_constant_is_dropped_out_anew_each_time():
+    x = eg.tensor(np.ones(8, np.float32))
+    drop = eg.function(lambda: eg.dropout(x, 0.5))
+    eg.random.seed(3)
+    eager = [eg.dropout(x, 0.5) for _ in range(3)]
+    eg.random.seed(3)
+    all_same([drop() for _ in range(3)], eager)

@@ -37,7 +37,8 @@ FLOORS = {
     8: "ops linalg fft special random array_api",
     9: "operators backward debug rows formulas",
     10: "gradient_tape gradients custom_gradients forward",
-    11: "function pullback program simplification fusion blocks loops derivatives",
+    11: "function pullback program simplification fusion blocks loops derivatives "
+    "graphs",
     12: "nn optim losses data checkpoint testing profiler",
     13: "__init__ training runs cli __main__",
 }

@@ -115,7 +115,8 @@ def test_fused_op_equals_the_composed_one(case, dtype, monkeypatch):
 
 
 def test_every_kernel_of_rows_or_arrays_belongs_to_an_op():
-    used = {name for case in FUSED for name in case.op.kernels} | {"uniform"}
+    used = {name for case in FUSED for name in case.op.kernels}
+    used |= {"uniform", "normal", "fold"}
     written = [k.name for k in kernels.catalogue().values() if k.form != "elementwise"]
     assert {name.removesuffix("_vjp") for name in written} == used
 
@@ -140,6 +141,7 @@ def assert_equal(found, expected, eps=8):
 
 CONVOLUTIONS = [  # input, filter, stride, dilation, groups
     ((3, 4, 9), (8, 4, 3), (1,), (1,), 1),
+    ((2, 1, 40), (8, 1, 3), (1,), (1,), 1),
     ((2, 4, 17), (18, 2, 2), (3,), (2,), 2),
     ((2, 16, 12, 11), (40, 16, 3, 3), (1, 1), (1, 1), 1),  # lines joined
     ((2, 3, 12, 40), (8, 3, 5, 7), (1, 1), (2, 3), 1),
@@ -153,12 +155,15 @@ CONVOLUTIONS = [  # input, filter, stride, dilation, groups
 
 @hosted
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("padded", [False, True], ids=["bare", "padded"])
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
-def test_convolution_equals_the_composed_one(case, dtype):
+def test_convolution_equals_the_composed_one(case, padded, dtype):
     shape, filters, stride, dilation, groups = case
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype(dtype) for s in (shape, filters))
-    rest = stride, dilation, groups
+    zeros = ((1, 2), (0, 1), (2, 0)) if padded else ((0, 0),) * 3
+    pads = zeros[: len(stride)]
+    rest = stride, dilation, groups, pads
     y, expected = both("conv", x, w, *rest)
     assert_equal(y, expected)
     assert_equal(*both("conv_input", y, w, shape[2:], *rest))
@@ -169,9 +174,20 @@ def test_convolution_equals_the_composed_one(case, dtype):
 
 
 @hosted
+def test_convolution_amid_many_zeros():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 8, 3, 3)), rng.normal(size=(8, 8, 2, 2))
+    rest = (1, 1), (1, 1), 1, ((4, 4), (4, 4))
+    y, expected = both("conv", x, w, *rest)
+    assert_equal(y, expected)
+    assert_equal(*both("conv_input", y, w, (3, 3), *rest))
+    assert_equal(*both("conv_filter", x, y, (2, 2), *rest))
+
+
+@hosted
 def test_what_is_not_finite_reaches_no_further_than_where_it_belongs():
     x, w = np.ones((1, 2, 6, 8), "float32"), np.ones((8, 2, 3, 3), "float32")
-    g, rest = np.ones((1, 8, 4, 6), "float32"), ((1, 1), (1, 1), 1)
+    g, rest = np.ones((1, 8, 4, 6), "float32"), ((1, 1), (1, 1), 1, ((0, 0),) * 2)
     for bad in (x, w, g):
         bad.flat[37] = np.inf
         np.testing.assert_array_equal(*both("conv", x, w, *rest))
@@ -182,7 +198,7 @@ def test_what_is_not_finite_reaches_no_further_than_where_it_belongs():
 
 @hosted
 def test_convolution_of_nothing_and_of_too_much_stays_composed():
-    rest = (1,), (1,), 1
+    rest = (1,), (1,), 1, ((0, 0),)
     kernel = OPS["conv"].fused
     for x, w in (
         ((0, 1, 5), (2, 1, 3)),

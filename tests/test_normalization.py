@@ -38,7 +38,7 @@ def test_layer_norm(form):
     )
 
 
-def test_batch_norm():
+def test_batch_norm(form):
     gamma, beta = RNG.normal(size=4), RNG.normal(size=4)
     y = eg.batch_norm(X, gamma, beta).numpy()
     expected = standard(X, (0, 2), 1e-5) * gamma[:, None] + beta[:, None]
@@ -51,6 +51,28 @@ def test_batch_norm():
     check_grads(
         lambda x, m, v: eg.batch_norm(x, mean=m, variance=v), [X, gamma, gamma**2]
     )
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e25, 2e38])
+def test_batch_norm_near_the_end_of_its_range(scale, form):
+    x = (scale * np.array([[1.0], [-1.0], [0.5], [0.0]])).astype("float32")
+    expected = standard(x.astype("float64"), 0, 0.0)
+    np.testing.assert_allclose(eg.batch_norm(x, eps=0.0).numpy(), expected, 1e-5)
+
+
+def test_batch_norm_of_half_types_and_of_mixed_ones(form):
+    half = np.array([[60000.0], [-60000.0]], "float16")
+    assert eg.batch_norm(half).tolist() == [[1.0], [-1.0]]
+    assert eg.batch_norm(half).dtype == "float16"
+    x, gamma = X.astype("float32"), RNG.normal(size=4)
+    with eg.GradientTape() as tape:
+        sources = eg.tensor(x), eg.tensor(gamma)
+        tape.watch(sources)
+        y = eg.batch_norm(*sources)
+    grads = tape.gradient(y, sources, y)
+    assert [t.dtype.name for t in (y, *grads)] == ["float64", "float32", "float64"]
+    expected = standard(x.astype("f8"), (0, 2), 1e-5) * gamma[:, None]
+    np.testing.assert_allclose(y.numpy(), expected, 1e-5, 1e-6)
 
 
 def test_the_other_norms(form):
@@ -170,6 +192,15 @@ def test_attention():
         check_grads(lambda q, k, v, o=options: attend(q, k, v, **o), [q, k, v])
     check_grads(lambda m: attend(q, k, v, mask=m), [RNG.normal(size=(3, 5))])
     assert attend(q, k[:, :0], v[:, :0]).tolist() == np.zeros((2, 3, 6)).tolist()
+    expected = attention(q, k, v, past)[0, :2]
+    keys = k.copy()
+    keys[0, 2] = 1e300  # which queries 0 and 1 do not see
+    keys = eg.tensor(keys)
+    with eg.GradientTape() as tape:
+        tape.watch(keys)
+        y = attend(q, keys, v, causal=True)[0, :2]
+    np.testing.assert_allclose(y, expected, 1e-12, 1e-12)
+    assert tape.gradient(y, keys).numpy()[0, 2:].tolist() == np.zeros((3, 4)).tolist()
     large = attend(1e3 * q, 1e3 * k, v)
     assert np.isfinite(large.numpy()).all()
 

@@ -227,9 +227,9 @@ def test_one_update_for_all_variables(count):
     updates = []
 
     class Counted(Adam):
-        def _update(self, group, slots, w, g, rate):
+        def _update(self, group, slots, w, g, factors):
             updates.append(g.size)
-            return super()._update(group, slots, w, g, rate)
+            return super()._update(group, slots, w, g, factors)
 
     adam = Counted(0.1)
     pairs = [(eg.ones((2, i)), eg.Variable(eg.ones((2, i)))) for i in range(count)]

@@ -9,12 +9,39 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..operands import operand
+from ..primitive import fuse, primitive
 from ..tensor import to_buffer
-from .elementwise import where
+from .elementwise import product, where
 from .linalg import matmul
 from .neural import softmax
-from .reductions import _floating, any
+from .reductions import _floating, _sum, any, is_half
 from .shapes import swapaxes
+
+
+@primitive()
+def _softmax_seen(xp: Any, x: Any, seen: Any) -> Any:
+    """softmax of the first elements of each row of x, (..., n, m); 0 beyond.
+
+    seen, (n,), is how many, one at least.
+    """
+    mask = xp.arange(x.shape[-1]) < seen[:, None]
+    z = xp.where(mask, x.astype(np.float32) if is_half(x) else x, -math.inf)
+    e = xp.exp(z - z.max(axis=-1, keepdims=True))
+    y = xp.where(mask, e / e.sum(axis=-1, keepdims=True), 0)
+    return y.astype(x.dtype, copy=False)
+
+
+@_softmax_seen.vjp
+def _softmax_seen_rule(g: Any, y: Any, seen: Any) -> Any:
+    gy = product(y, g)  # 0 also where g beyond is not finite
+    return gy - y * _sum(gy, -1, True)
+
+
+fuse(
+    _softmax_seen,
+    lambda kernel, x, seen: kernel(x, seen),
+    lambda kernel, g, y, seen: kernel(g, y, seen),
+)
 
 
 def scaled_dot_product_attention(
@@ -55,6 +82,11 @@ def scaled_dot_product_attention(
     scores = matmul(q * scale, swapaxes(k, -1, -2))
     if not k.shape[-2]:
         return matmul(scores, v)
+    if causal and mask is None:
+        counts = np.minimum(np.arange(1, q.shape[-2] + 1), k.shape[-2])
+        name = "scaled_dot_product_attention"
+        seen = to_buffer(counts, None, q.device, None, name)
+        return matmul(_softmax_seen(scores, seen), v)
     allowed = None
     if mask is not None:
         mask = operand(mask, "scaled_dot_product_attention")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import flat, fuse, primitive
+from ..primitive import beside, flat, fuse, primitive
 from .elementwise import absolute, sqrt, square, stop_gradient, where
 from .reductions import Axis, _floating, is_half, max, sum
 from .shapes import stack
@@ -49,7 +49,7 @@ def _two_norm_kernel(kernel: Any, x: Any) -> Any:
     y = x.astype(np.float32) if is_half(x) else x
     while True:
         parts = -(-y.size // PART) or 1
-        y = kernel(*flat(y), np.empty(parts, y.dtype))
+        y = kernel(*flat(y), beside(y, (parts,)))
         if parts == 1:
             return y.reshape(()).astype(x.dtype, copy=False)
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import bilinear, flat, fuse
+from ..primitive import ByBuffer, beside, bilinear, flat, fuse, kernel
 from .linalg import matrix_product
 from .padding import zero_pad
 from .reductions import _floating, is_half
 
 Ints = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]  # zeros (before, after) each axis
 Padding = int | str | Sequence[Any]
 
 
@@ -49,9 +50,29 @@ def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, dilation: Ints) -> Int
     )
 
 
+def _inside(sizes: Ints, pads: Pads) -> tuple[slice, ...]:
+    """Where an array lies among the zeros around it."""
+    along = (slice(b, b + n) for (b, _), n in zip(pads, sizes, strict=True))
+    return (slice(None), slice(None), *along)
+
+
+def _around(sizes: Ints, pads: Pads) -> Ints:
+    """The sizes with the zeros."""
+    return tuple(b + n + a for (b, a), n in zip(pads, sizes, strict=True))
+
+
+def _padded(xp: Any, x: Any, pads: Pads) -> Any:
+    if not any(map(any, pads)):
+        return x
+    out = xp.zeros((*x.shape[:2], *_around(x.shape[2:], pads)), x.dtype)
+    out[_inside(x.shape[2:], pads)] = x
+    return out
+
+
 def _conv_forward(
-    xp: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int
+    xp: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int, pads: Pads
 ) -> Any:
+    a = _padded(xp, a, pads)
     n, c = a.shape[:2]
     filters, kernel = b.shape[0], b.shape[2:]
     out = output_sizes(a.shape[2:], kernel, stride, dilation)
@@ -65,7 +86,14 @@ def _conv_forward(
 
 
 def _input_forward(
-    xp: Any, a: Any, b: Any, sizes: Ints, stride: Ints, dilation: Ints, groups: int
+    xp: Any,
+    a: Any,
+    b: Any,
+    sizes: Ints,
+    stride: Ints,
+    dilation: Ints,
+    groups: int,
+    pads: Pads,
 ) -> Any:
     n, filters, *out = a.shape
     c, kernel = b.shape[1] * groups, b.shape[2:]
@@ -74,12 +102,46 @@ def _input_forward(
     weights = b.reshape(groups, filters // groups, rows).swapaxes(1, 2)
     outputs = a.reshape(n, groups, filters // groups, math.prod(out))
     columns = matrix_product(xp, weights, outputs)
+    x = _folded(columns, (n, c, *sizes), kernel, tuple(out), stride, dilation)
+    if x is not None:
+        return x.astype(dtype, copy=False)
     columns = columns.reshape(n, c, *kernel, *out)
-    x = xp.zeros((n, c, *sizes), columns.dtype)
+    x = xp.zeros((n, c, *_around(sizes, pads)), columns.dtype)
     for place in np.ndindex(*kernel):
         spots = window_slices(place, out, stride, dilation)
         x[spots] += columns[(slice(None), slice(None), *place)]
+    if any(map(any, pads)):
+        x = xp.ascontiguousarray(x[_inside(sizes, pads)])
     return x.astype(dtype, copy=False)
+
+
+_FOLD = ByBuffer(lambda backend: kernel("fold", backend) if backend.driver else None)
+
+
+def _folded(
+    columns: Any, shape: Ints, kernel: Ints, outputs: Ints, stride: Ints, dilation: Ints
+) -> Any:
+    """The image that columns add up to, on a GPU; None where no kernel makes it."""
+    fold = _FOLD[type(columns)]
+    if fold is None or len(kernel) > 3 or not columns.size:
+        return None
+    (n, c, *sizes), before = shape, (0,) * len(kernel)
+    axes = tuple(sizes), outputs, kernel, stride, dilation, before
+    x = beside(columns, shape)
+    try:
+        fold(*flat(columns), window_numbers(n * c, *axes), *flat(x))
+    except TypeError:  # a dtype that no kernel serves
+        return None
+    return x
+
+
+def window_numbers(planes: int, *axes: Ints) -> Any:
+    """What kernels/windows.h needs to know: planes, then six numbers for each axis.
+
+    Those are size, outputs, kernel, stride, dilation, padding before.
+    """
+    found = [planes, *(1, 1, 1, 1, 1, 0) * (3 - len(axes[0]))]
+    return np.array(found + [n for axis in zip(*axes, strict=True) for n in axis])
 
 
 def window_slices(
@@ -97,8 +159,16 @@ def window_slices(
 
 
 def _filter_forward(
-    xp: Any, a: Any, b: Any, kernel: Ints, stride: Ints, dilation: Ints, groups: int
+    xp: Any,
+    a: Any,
+    b: Any,
+    kernel: Ints,
+    stride: Ints,
+    dilation: Ints,
+    groups: int,
+    pads: Pads,
 ) -> Any:
+    a = _padded(xp, a, pads)
     n, c = a.shape[:2]
     filters, out = b.shape[1], b.shape[2:]
     a, b, dtype = _widened(a, b)
@@ -123,11 +193,11 @@ def _widened(a: Any, b: Any) -> tuple[Any, Any, Any]:
 _conv = bilinear(
     "conv",
     transpose=(
-        lambda g, b, like, stride, dilation, groups: _conv_input(
-            g, b, like.shape[2:], stride, dilation, groups
+        lambda g, b, like, stride, dilation, groups, pads: _conv_input(
+            g, b, like.shape[2:], stride, dilation, groups, pads
         ),
-        lambda g, a, like, stride, dilation, groups: _conv_filter(
-            a, g, like.shape[2:], stride, dilation, groups
+        lambda g, a, like, stride, dilation, groups, pads: _conv_filter(
+            a, g, like.shape[2:], stride, dilation, groups, pads
         ),
     ),
     forward=_conv_forward,
@@ -135,9 +205,11 @@ _conv = bilinear(
 _conv_input = bilinear(
     "conv_input",
     transpose=(
-        lambda g, b, stride, dilation, groups: _conv(g, b, stride, dilation, groups),
-        lambda g, a, like, stride, dilation, groups: _conv_filter(
-            g, a, like.shape[2:], stride, dilation, groups
+        lambda g, b, stride, dilation, groups, pads: _conv(
+            g, b, stride, dilation, groups, pads
+        ),
+        lambda g, a, like, stride, dilation, groups, pads: _conv_filter(
+            g, a, like.shape[2:], stride, dilation, groups, pads
         ),
     ),
     forward=_input_forward,
@@ -145,10 +217,12 @@ _conv_input = bilinear(
 _conv_filter = bilinear(
     "conv_filter",
     transpose=(
-        lambda g, b, like, stride, dilation, groups: _conv_input(
-            b, g, like.shape[2:], stride, dilation, groups
+        lambda g, b, like, stride, dilation, groups, pads: _conv_input(
+            b, g, like.shape[2:], stride, dilation, groups, pads
         ),
-        lambda g, a, stride, dilation, groups: _conv(a, g, stride, dilation, groups),
+        lambda g, a, stride, dilation, groups, pads: _conv(
+            a, g, stride, dilation, groups, pads
+        ),
     ),
     forward=_filter_forward,
 )
@@ -169,28 +243,38 @@ def _tables(
     stride: Ints,
     dilation: Ints,
     groups: int,
+    pads: Pads,
     joined: bool = True,
-) -> tuple[Any, Any, Any] | None:
+) -> tuple[Any, ...] | None:
     """How kernels/convolution.h finds what a filter covers; None where it is too much.
 
-    The offsets of the filter's elements; those of runs of output places; and the sizes.
-    Where it is not much, what lies between the lines of an image is ``joined`` to them.
+    The offsets of the filter's elements, those of runs of output places, and those of
+    the image's own lines among the zeros around it; and the sizes.  Where it is not
+    much, what lies between the lines of an image is ``joined`` to them.
     """
-    (n, c, *sizes), kernel = x, w[2:]
+    (n, c, *inner), kernel = x, w[2:]
     columns = math.prod(out) * max(math.prod(w[1:]), w[0] // groups)
     if 0 in (*x, *w) or math.prod(w) > WEIGHTS or columns > COLUMNS:
         return None
-    steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    lengths, channels = _around(tuple(inner), pads), c // groups
+    steps = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]
     across = [s * d for s, d in zip(steps, dilation, strict=True)]
     along = [s * t for s, t in zip(steps, stride, strict=True)]
-    rows = _offsets((c // groups, *kernel), (math.prod(sizes), *across))
+    plane = math.prod(lengths)
+    rows = _offsets((channels, *kernel), (plane, *across))
     length, lines, width = out[-1], 1, out[-1]
-    joined = joined and stride[-2:] == (1, 1) and 2 * sizes[-1] <= 3 * length
+    joined = joined and stride[-2:] == (1, 1) and 2 * lengths[-1] <= 3 * length
     if joined:
-        lines, width = out[-2], sizes[-1]
+        lines, width = out[-2], lengths[-1]
     fixed = len(out) - 1 - joined
     starts = _offsets(out[:fixed], along[:fixed])
-    return rows, starts, np.array([n, groups, stride[-1], lines, width, length])
+    own, line = np.zeros(1, np.int64), channels * plane  # all of the image is one line
+    if any(map(any, pads)):
+        before = sum(b * s for (b, _), s in zip(pads, steps, strict=True))
+        own = before + _offsets((channels, *inner[:-1]), (plane, *steps[:-1]))
+        line = inner[-1]
+    sizes = [n, groups, stride[-1], lines, width, length, channels, plane, line]
+    return rows, starts, own, np.array(sizes)
 
 
 def _offsets(lengths: Sequence[int], steps: Sequence[int]) -> Any:
@@ -199,10 +283,10 @@ def _offsets(lengths: Sequence[int], steps: Sequence[int]) -> Any:
 
 
 def _conv_kernel(
-    kernel: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int
+    kernel: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int, pads: Pads
 ) -> Any:
-    out = output_sizes(a.shape[2:], b.shape[2:], stride, dilation)
-    tables = _tables(a.shape, b.shape, out, stride, dilation, groups)
+    out = output_sizes(_around(a.shape[2:], pads), b.shape[2:], stride, dilation)
+    tables = _tables(a.shape, b.shape, out, stride, dilation, groups, pads)
     if tables is None:
         return NotImplemented
     a, b, dtype = _widened(a, b)
@@ -219,10 +303,13 @@ def _input_kernel(
     stride: Ints,
     dilation: Ints,
     groups: int,
+    pads: Pads,
 ) -> Any:
     shape = (a.shape[0], b.shape[1] * groups, *sizes)
     finite = bool(np.isfinite(b).all())  # else 0 w is nan between the lines
-    tables = _tables(shape, b.shape, a.shape[2:], stride, dilation, groups, finite)
+    tables = _tables(
+        shape, b.shape, a.shape[2:], stride, dilation, groups, pads, finite
+    )
     if tables is None:
         return NotImplemented
     a, b, dtype = _widened(a, b)
@@ -239,10 +326,11 @@ def _filter_kernel(
     stride: Ints,
     dilation: Ints,
     groups: int,
+    pads: Pads,
 ) -> Any:
     (n, c), filters = a.shape[:2], b.shape[1]
     shape = (filters, c // groups, *sizes)
-    tables = _tables(a.shape, shape, b.shape[2:], stride, dilation, groups, False)
+    tables = _tables(a.shape, shape, b.shape[2:], stride, dilation, groups, pads, False)
     if tables is None or filters // groups < 8:  # most of a tile would be empty
         return NotImplemented
     a, b, dtype = _widened(a, b)
@@ -302,9 +390,8 @@ def _convolved(
     dilation = per_axis(name, "dilation", dilation, count)
     kernel = w.shape[2:]
     pads = pad_pairs(name, padding, x.shape[2:], kernel, stride, dilation)
-    x = zero_pad(x, [(0, 0), (0, 0), *pads])
-    check_fits(name, x.shape[2:], kernel, stride, dilation)
-    return _conv(x, w, stride, dilation, groups)
+    check_fits(name, _around(x.shape[2:], pads), kernel, stride, dilation)
+    return _conv(x, w, stride, dilation, groups, pads)
 
 
 def _check_ranks(name: str, x: Any, w: Any, rank: int | None) -> None:
@@ -329,7 +416,7 @@ def per_axis(name: str, what: str, value: Any, count: int) -> Ints:
 
 def pad_pairs(
     name: str, padding: Any, sizes: Ints, kernel: Ints, stride: Ints, dilation: Ints
-) -> tuple[tuple[int, int], ...]:
+) -> Pads:
     """The zeros (before, after) each axis."""
     count = len(sizes)
     if padding == "valid":
@@ -470,7 +557,7 @@ def conv_transpose(
         (n - 1) * s + d * (k - 1) + 1
         for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
     )
-    y = _conv_input(x, w, sizes, stride, dilation, groups)
+    y = _conv_input(x, w, sizes, stride, dilation, groups, ((0, 0),) * count)
     grown = [(0, more) for _, more in extra]
     y = zero_pad(y, [(0, 0), (0, 0), *grown])
     kept = tuple(

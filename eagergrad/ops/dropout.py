@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import traced
 from ..errors import ShapeError
-from ..primitive import flat, fuse, linear
+from ..primitive import beside, flat, fuse, linear
+from ..tensor import wrap
 from . import philox, random
 from .reductions import _floating
 
@@ -27,7 +29,7 @@ _dropout = linear(
 
 
 def _dropout_kernel(kernel: Any, x: Any, rate: float, key: int, offset: int) -> Any:
-    y = np.empty_like(x, order="C")
+    y = beside(x, x.shape)
     # chance >= rate among multiples of 2^-24, where rate is rounded as there
     least = math.ceil(float(np.float32(rate)) * 2**24)
     seed = philox.signed(key, offset, least)
@@ -59,5 +61,8 @@ def dropout(
     if not training or rate == 0:
         return x
     source = random.GENERATOR if generator is None else generator
-    key, offset = source._advance("uniform", x.size, np.dtype(np.float32))
+    drawn = "uniform", x.size, np.dtype(np.float32)
+    key, offset = source._advance(*drawn, x.device)
+    if type(offset) is traced.Dynamic:  # then a constant has another mask each time
+        x = wrap(traced.adopted(x._data), x._node)
     return _dropout(x, float(rate), key, offset)

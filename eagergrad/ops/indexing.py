@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..device import backend_of
+from ..device import NUMPY, backend_of, recording
 from ..operands import operand, shared
-from ..primitive import flat, fuse, linear
+from ..primitive import beside, flat, fuse, linear, on_gpu
 from ..tensor import Tensor
 from .reductions import is_half
 from .shapes import _axis, reshape
@@ -59,22 +59,27 @@ def added_rows(kernel: Any, x: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """``_scattered`` by a kernel, for one array of integers along the first axis."""
     if isinstance(index, tuple) and len(index) == 1:
         (index,) = index
-    if type(index) is not np.ndarray or index.dtype.kind not in "iu":
+    there = on_gpu(x)
+    buffer = type(x) if there else np.ndarray
+    if type(index) is not buffer or index.dtype.kind not in "iu":
         return NotImplemented
     if not x.size or x.shape != (*index.shape, *shape[1:]):
         return NotImplemented
-    ids = index.astype(np.int64).reshape(-1)
-    rows, low, high = shape[0], int(ids.min()), int(ids.max())
-    if low < -rows or high >= rows:
+    ids = index.astype(np.int64, copy=False).ravel()
+    rows = shape[0]
+    # who shares the rows reads all indices; a thread is worth it where rows are long
+    parts = min(SHARES, rows) if there else min(16, rows, x.size // ids.size // 16)
+    if not there and (int(ids.min()) < -rows or int(ids.max()) >= rows):
         return NotImplemented  # the composed op says so
-    if low < 0:
-        ids[ids < 0] += rows
     half = is_half(x)  # many may add up: accumulate in float32
-    out = np.empty(shape, np.float32 if half else x.dtype)
-    # threads share the rows, and each reads all indices: worth it where rows are long
-    parts = max(1, min(16, rows, x.size // ids.size // 16))
-    kernel(*flat(x.astype(out.dtype, copy=False)), ids, (rows, parts), *flat(out))
+    out = beside(x, shape, np.float32 if half else None)
+    kernel(
+        *flat(x.astype(out.dtype, copy=False)), ids, (rows, max(parts, 1)), *flat(out)
+    )
     return out if not half else out.astype(x.dtype)
+
+
+SHARES = 1024  # of the rows, on a GPU
 
 
 fuse(_scatter_add, added_rows)
@@ -86,7 +91,7 @@ def getitem(x: Any, index: Any) -> Any:
     >>> getitem(tensor([1.0, 2.0, 3.0]), slice(1, None)).tolist()
     [2.0, 3.0]
     """
-    return _getitem(x, _plain(index))
+    return _getitem(x, _plain(index, x))
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
@@ -98,21 +103,28 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     x = operand(x, "take")
     if axis is None:
         return getitem(reshape(x, -1), indices)
-    index = _plain(indices)
+    index = _plain(indices, x)
     index = np.asarray(index) if isinstance(index, (list, tuple)) else index
     return _getitem(x, (slice(None),) * _axis(axis, x.ndim, "take") + (index,))
 
 
-def _plain(index: Any) -> Any:
-    """The index with buffers in place of Tensors and lists, not the caller's own."""
+def _plain(index: Any, x: Any) -> Any:
+    """An index of x with buffers in place of Tensors and lists, not the caller's own.
+
+    While a GPU records, an array of the host is sent there now, for all replays.
+    """
     if isinstance(index, Tensor):
         return index._data
     if isinstance(index, tuple):
-        return tuple(_plain(list(i) if isinstance(i, tuple) else i) for i in index)
+        return tuple(_plain(list(i) if isinstance(i, tuple) else i, x) for i in index)
     if isinstance(index, list):
-        return np.asarray([_plain(i) for i in index], dtype=None if index else np.intp)
-    if isinstance(index, np.ndarray) and shared():
-        return index.copy()
+        parts = [_plain(i, None) for i in index]
+        return _plain(np.asarray(parts, dtype=None if index else np.intp), x)
+    if isinstance(index, np.ndarray):
+        backend = backend_of(x._data) if isinstance(x, Tensor) else NUMPY
+        if (run := recording()) is not None and backend is not NUMPY:
+            return run.constant(lambda: backend.xp.asarray(index))
+        return index.copy() if shared() else index
     return index
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import fuse, primitive
+from ..primitive import beside, flat, fuse, on_gpu, primitive
 from .elementwise import sqrt
 from .reductions import _floating, _mean, is_half, unbroadcast
 from .shapes import _axis, reshape
@@ -153,11 +153,104 @@ def _layer_norm_vjp_kernel(
 
 
 def _row(values: Any, x: Any) -> Any:
-    """Values for the last axis of x: those given, or a number as often."""
-    return np.full(x.shape[-1], values, x.dtype) if type(values) is float else values
+    """Values for the last axis of x: those given, or a number, for NumPy as often."""
+    if type(values) is not float or on_gpu(x):
+        return values
+    return np.full(x.shape[-1], values, x.dtype)
 
 
 fuse(_layer_norm, _layer_norm_kernel, _layer_norm_vjp_kernel)
+
+
+@primitive(arrays=3, keeps=True)
+def _batch_norm(
+    xp: Any, x: Any, gamma: Any, beta: Any, eps: float, channel: int
+) -> Any:
+    """Channels of x, normalized, times gamma plus beta: one of each, or 1.0 and 0.0."""
+    axes = _all_but(channel, x)
+    shape = _kept(x.shape, axes)
+    y, *parts = _parts(xp, x, axes, eps, True)
+    y = y.astype(x.dtype, copy=False)
+    y = y if type(gamma) is float else y * gamma.reshape(shape)
+    y = y if type(beta) is float else y + beta.reshape(shape)
+    return y, tuple([part.reshape(-1) for part in parts])
+
+
+@_batch_norm.vjp
+def _batch_norm_rule(
+    g: Any, x: Any, gamma: Any, like: Any, eps: float, channel: int, kept: Any
+) -> Any:
+    axes = _all_but(channel, x)
+    shape, row = _kept(x.shape, axes), (x.shape[channel],)
+    known = tuple([part.reshape(shape) for part in kept])
+    y = _normalize(x, axes, eps, True, known)
+    slope = g if type(gamma) is float else g * reshape(gamma, shape)
+    dx = _normalize_rule(slope, x, y, axes, eps, True, known)
+    return [
+        dx,
+        None if like[1] is None else reshape(unbroadcast(g * y, shape), row),
+        None if like[2] is None else reshape(unbroadcast(g, shape), row),
+    ]
+
+
+def _all_but(channel: int, x: Any) -> Axes:
+    return tuple([i for i in range(len(x.shape)) if i != channel])
+
+
+def _batch_norm_kernel(
+    channels: Any, x: Any, gamma: Any, beta: Any, eps: float, channel: int
+) -> Any:
+    given = _computed(x, x, gamma, beta)
+    if given is None or not x.size:
+        return NotImplemented
+    row = x.shape[channel]
+    y, *parts = [beside(given[0], n) for n in (x.shape, *((row,),) * 3)]
+    channels(*given, eps, _pieces(x, channel), *flat(y), *parts)
+    return y.astype(x.dtype, copy=False), tuple(parts)
+
+
+def _batch_norm_vjp_kernel(
+    channels: Any,
+    g: Any,
+    x: Any,
+    gamma: Any,
+    like: Any,
+    eps: float,
+    channel: int,
+    kept: Any,
+) -> Any:
+    given = _computed(x, g, x, gamma)
+    if given is None:
+        return NotImplemented
+    row = x.shape[channel]
+    dx, *sums = [beside(given[0], n) for n in (x.shape, (row,), (row,))]
+    channels(*given, *kept, _pieces(x, channel), *flat(dx), *sums)
+    return [part.astype(x.dtype, copy=False) for part in (dx, *sums)]
+
+
+def _computed(x: Any, *arrays: Any) -> list[Any] | None:
+    """Arrays, flat, in what x is computed in; empty ones for numbers.
+
+    None where they are not of one dtype.
+    """
+    if any(type(a) is not float and a.dtype != x.dtype for a in arrays):
+        return None
+    dtype = np.float32 if is_half(x) else x.dtype
+    return [
+        beside(x, (0,), dtype)
+        if type(a) is float
+        else a.astype(dtype, copy=False).ravel()
+        for a in arrays
+    ]
+
+
+def _pieces(x: Any, channel: int) -> Any:
+    """What kernels/batch.h needs to know: x as (n, c, s)."""
+    before, after = x.shape[:channel], x.shape[channel + 1 :]
+    return np.array([math.prod(before), x.shape[channel], math.prod(after)])
+
+
+fuse(_batch_norm, _batch_norm_kernel, _batch_norm_vjp_kernel)
 
 
 def _rows(
@@ -239,12 +332,12 @@ def batch_norm(
     if (mean is None) != (variance is None):
         raise ShapeError(f"{name}: give both mean and variance, or neither")
     if mean is None:
-        axes = tuple(i for i in range(x.ndim) if i != channel)
-        y = _normalize(x, axes, eps, True, None)
-    else:
-        centre = _matched(name, "mean", mean, x, (channel,))
-        spread = _matched(name, "variance", variance, x, (channel,))
-        y = (x - centre) / sqrt(spread + eps)
+        gamma = 1.0 if gamma is None else _checked(name, "gamma", gamma, x, (channel,))
+        beta = 0.0 if beta is None else _checked(name, "beta", beta, x, (channel,))
+        return _batch_norm(x, gamma, beta, eps, channel)
+    centre = _matched(name, "mean", mean, x, (channel,))
+    spread = _matched(name, "variance", variance, x, (channel,))
+    y = (x - centre) / sqrt(spread + eps)
     return _affine(name, y, gamma, beta, (channel,))
 
 

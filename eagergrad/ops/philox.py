@@ -16,16 +16,15 @@ J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ..device import NUMPY
 from ..errors import DTypeError
-from ..primitive import kernel
+from ..primitive import ByBuffer, kernel
 
 __all__ = ["bits", "blocks_used", "normal", "permutation", "uniform"]
 
@@ -57,10 +56,10 @@ def uniform(xp: ModuleType, key: int, offset: int, n: int, dtype: Any) -> Any:
     array([0.39904642, 0.88052016], dtype=float32)
     """
     name = _float_name("uniform", dtype)
-    fused = kernel("uniform", NUMPY) if xp is np and name in _UNIT else None
+    fused = _UNIFORM_KERNEL[xp.ndarray] if name in _UNIT else None
     if fused is not None:
         key, offset = _checked(key, offset)
-        out = np.empty(index(n), name)
+        out = xp.empty(index(n), name)
         return fused(out.dtype.type(_UNIT[name]), signed(key, offset), out)
     return _fill(xp, key, offset, n, name, _per_block("uniform", name), _UNIFORM[name])
 
@@ -76,6 +75,11 @@ def normal(xp: ModuleType, key: int, offset: int, n: int, dtype: Any) -> Any:
     array([ 0.991, -0.925], dtype=float32)
     """
     name = _float_name("normal", dtype)
+    fused = _NORMAL_KERNEL[xp.ndarray] if name in _UNIT else None
+    if fused is not None:
+        key, offset = _checked(key, offset)
+        out = xp.empty(index(n), name)
+        return fused(out.dtype.type(1), signed(key, offset), out)
     return _fill(xp, key, offset, n, name, _per_block("normal", name), _box_muller)
 
 
@@ -141,6 +145,8 @@ def _fill(
 
 
 def _checked(key: int, offset: int) -> tuple[int, int]:
+    if type(offset) is Counter:
+        return key, offset
     key, offset = index(key), index(offset)
     for name, value in (("key", key), ("offset", offset)):
         if not 0 <= value < 2**64:
@@ -148,26 +154,54 @@ def _checked(key: int, offset: int) -> tuple[int, int]:
     return key, offset
 
 
-def signed(*numbers: int) -> Any:
+class Counter(int):
+    """The offset that a recorded run drew at: its replays draw at others.
+
+    ``renewed(f)`` is a buffer of what f(key, offset) gives, anew for each replay.
+    """
+
+    renewed: Callable[[Callable[[int, int], Sequence[int]]], Any]
+
+
+def schedule(key: int, offset: int) -> list[int]:
+    """What the rounds are made with: halves of the offset, and of a key for each."""
+    numbers = [offset & _LOW, offset >> 32]
+    low, high = key & _LOW, key >> 32
+    for _ in range(10):
+        numbers += [low, high]
+        low, high = (low + 0x9E3779B9) & _LOW, (high + 0xBB67AE85) & _LOW
+    return numbers
+
+
+def signed(key: int, offset: int, *more: int) -> Any:
     """Numbers of 64 bits as kernels take them."""
-    return np.array(numbers, np.uint64).view(np.int64)
+    if type(offset) is Counter:
+        made = offset.renewed(lambda key, offset: (key, offset, *more))
+        return made.view(np.int64)
+    return np.array((key, offset, *more), np.uint64).view(np.int64)
 
 
 def _words(xp: ModuleType, key: int, offset: int, first: int, count: int) -> Any:
     """The words of `count` blocks from block `first` on, shape (4 * count,)."""
+    numbers: Any = schedule(key, offset)
+    if type(offset) is Counter:
+        renewed = offset.renewed(schedule)
+        numbers = [renewed[i : i + 1].reshape(()) for i in range(len(numbers))]
     block = xp.arange(count, dtype="uint64")
     block += first
     # uint64 arrays that hold 32-bit words, so that a product has room for both halves.
     c0, c1 = block & _LOW, block >> 32
-    c2 = xp.full(count, offset & _LOW, "uint64")
-    c3 = xp.full(count, offset >> 32, "uint64")
+    c2, c3 = xp.empty_like(block), xp.empty_like(block)
+    c2[...], c3[...] = numbers[:2]
     p0, p2 = block, xp.empty_like(block)
-    k0, k1 = key & _LOW, key >> 32
-    for _ in range(10):
+    for i in range(2, len(numbers), 2):
         # c0, c1, c2, c3 = high(p2) ^ c1 ^ k0, low(p2), high(p0) ^ c3 ^ k1, low(p0)
         xp.multiply(c0, 0xD2511F53, out=p0)
         xp.multiply(c2, 0xCD9E8D57, out=p2)
-        for c, product, odd, k in ((c0, p2, c1, k0), (c2, p0, c3, k1)):
+        for c, product, odd, k in (
+            (c0, p2, c1, numbers[i]),
+            (c2, p0, c3, numbers[i + 1]),
+        ):
             xp.right_shift(product, 32, out=c)
             xp.bitwise_xor(c, odd, out=c)
             xp.bitwise_xor(c, k, out=c)
@@ -176,13 +210,17 @@ def _words(xp: ModuleType, key: int, offset: int, first: int, count: int) -> Any
         # mask above removes what its high half did to c0 and c2.
         c1, p2 = p2, c1
         c3, p0 = p0, c3
-        k0, k1 = (k0 + 0x9E3779B9) & _LOW, (k1 + 0xBB67AE85) & _LOW
     words = xp.empty((count, 4), "uint32")
     for column, c in enumerate((c0, c1, c2, c3)):
         words[:, column] = c  # the low half
     return words.reshape(-1)
 
 
+_UNIFORM_KERNEL = ByBuffer(lambda backend: kernel("uniform", backend))
+# NumPy's functions are as fast
+_NORMAL_KERNEL = ByBuffer(
+    lambda backend: kernel("normal", backend) if backend.driver else None
+)
 _UNIT = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
-from ..primitive import flat, fuse, linear, primitive
+from ..primitive import beside, flat, fuse, linear, primitive
 from ..tensor import to_buffer
 from .convolution import (
     Ints,
@@ -19,6 +19,7 @@ from .convolution import (
     output_sizes,
     pad_pairs,
     per_axis,
+    window_numbers,
     window_slices,
 )
 from .reductions import _floating, is_half
@@ -150,12 +151,10 @@ _avg_spread = linear(
 
 @functools.lru_cache(256)
 def _sizes(shape: Ints, window: Window) -> Any:
-    """What kernels/pooling.h needs to know: planes, then six numbers for each axis."""
-    sizes = shape[2:]
-    found = [shape[0] * shape[1], *(1, 1, 1, 1, 1, 0) * (3 - len(sizes))]
-    outputs, before = window.outputs(sizes), [before for before, _ in window.pads]
-    axes = (sizes, outputs, window.kernel, window.stride, window.dilation, before)
-    return np.array(found + [n for axis in zip(*axes, strict=True) for n in axis])
+    """What kernels/windows.h needs to know."""
+    sizes, before = shape[2:], tuple([before for before, _ in window.pads])
+    axes = (window.outputs(sizes), window.kernel, window.stride, window.dilation)
+    return window_numbers(shape[0] * shape[1], sizes, *axes, before)
 
 
 def _from_windows(kernel: Any, x: Any, *operands: Any) -> Any:
@@ -164,7 +163,7 @@ def _from_windows(kernel: Any, x: Any, *operands: Any) -> Any:
     if not _serves(x, window):
         return NotImplemented
     shape = (*x.shape[:2], *window.outputs(x.shape[2:]))
-    results = [np.empty(shape, dtype) for dtype in (x.dtype, np.int8)[: kernel.nout]]
+    results = [beside(x, shape, dtype) for dtype in (None, np.int8)[: kernel.nout]]
     kernel(*flat(x), *_bytes(*winner), _sizes(x.shape, window), *flat(*results))
     return results[0] if kernel.nout == 1 else tuple(results)
 
@@ -174,7 +173,7 @@ def _to_windows(kernel: Any, g: Any, *operands: Any) -> Any:
     *winner, window, shape = operands
     if not _serves(g, window):
         return NotImplemented
-    x = np.empty(shape, g.dtype)
+    x = beside(g, shape)
     kernel(*flat(g), *_bytes(*winner), _sizes(shape, window), *flat(x))
     return x
 

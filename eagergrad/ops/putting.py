@@ -105,7 +105,7 @@ class At:
         self._index = index
 
     def __getitem__(self, index: Any) -> At:
-        return At(self._x, (_plain(index),))
+        return At(self._x, (_plain(index, self._x),))
 
     def _place(self, name: str, values: Any) -> tuple[Tensor, Tensor, Any]:
         """x, the values in its dtype and in the shape of x[index], and the index."""

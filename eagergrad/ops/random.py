@@ -9,11 +9,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from .. import traced
-from ..device import Device, resolve
+from ..device import Device, recording, resolve
 from ..errors import DTypeError
 from ..operands import operand
 from ..tensor import Tensor, as_dtype, wrap
@@ -31,16 +32,24 @@ class Generator:
     def __init__(self, seed: int | None = None):
         self._lock = threading.Lock()
         self.state = (0, 0)
+        self.seeds = 0  # how often it has started again
         self.seed(seed)
+        _GENERATORS.add(self)
 
     def seed(self, seed: int | None = None) -> None:
         """Start again from a seed; None takes one from the operating system."""
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
         self.state = (operator.index(seed) % 2**64, 0)
+        self.seeds += 1
 
-    def _advance(self, kind: str, count: int, dtype: Any) -> tuple[int, int]:
-        """The key and offset of so many numbers; those of a trace are Dynamic."""
+    def _advance(
+        self, kind: str, count: int, dtype: Any, device: Device
+    ) -> tuple[int, int]:
+        """The key and offset of so many numbers; a capture's stand for others."""
+        if (run := recording()) is not None:
+            drawn = self._moved(kind, count, dtype)
+            return drawn[0], run.counter(self, *drawn, device)
         trace = traced.current()
         if trace is None:
             return self._moved(kind, count, dtype)
@@ -125,7 +134,7 @@ class Generator:
         rows = None if isinstance(x, (int, np.integer)) else operand(x)
         count = operator.index(x) if rows is None else len(rows)
         target = resolve(device) if rows is None else rows.device
-        key, offset = self._advance("permutation", count, np.int64)
+        key, offset = self._advance("permutation", count, np.int64, target)
         with target.allocating("random.permutation"):
             xp = target.backend.xp
             order = traced.call(philox.permutation, xp, key, offset, count)
@@ -151,7 +160,7 @@ class Generator:
         shape = tuple(size) if isinstance(size, Sequence) else (size,)
         count = math.prod(shape)
         target = resolve(device)
-        key, offset = self._advance(kind, count, dtype)
+        key, offset = self._advance(kind, count, dtype, target)
         with target.allocating(f"random.{kind}"):
             values = traced.call(draw, target.backend.xp, key, offset, count, dtype)
             if line != (0.0, 1.0):
@@ -159,6 +168,60 @@ class Generator:
             return wrap(values.reshape(shape))
 
 
+class Stretch:
+    """The numbers that one replay of a recorded run takes from a generator.
+
+    A run takes them as it begins.  What it draws has its place among them, wherever the
+    function moves the generator meanwhile, to compute something again as it was.
+    """
+
+    def __init__(self, generator: Generator):
+        self.generator = generator
+        self.began = self.ended = self.now = generator.state
+        self.seeds = generator.seeds
+        self.length: int | None = 0  # None for one that ends at a state of its own
+        self.used = False
+
+    def place(self, key: int, offset: int) -> Callable[[], tuple[int, int]]:
+        """Where numbers lie that the captured run drew there: in the present run."""
+        self.used = True
+        if not self._goes_on(key):
+            return lambda: (key, offset)
+        distance = offset - self.began[1]
+        return lambda: (self.now[0], self.now[1] + distance)
+
+    def _goes_on(self, key: int) -> bool:
+        """Whether a key is from before the run, which then has not begun anew."""
+        return key == self.began[0] and self.seeds == self.generator.seeds
+
+    def end(self) -> None:
+        """The captured run is over."""
+        self.ended = self.generator.state
+        goes_on = self._goes_on(self.ended[0])
+        self.length = self.ended[1] - self.began[1] if goes_on else None
+        self.used = self.used or self.length != 0
+
+    def take(self) -> None:
+        """Another run begins."""
+        generator = self.generator
+        with generator._lock:
+            self.now = key, offset = generator.state
+            generator.state = self.ended
+            if self.length is not None:
+                generator.state = key, offset + self.length
+
+    def give_back(self) -> None:
+        """Let it be as if the captured run had not been."""
+        if self.generator.state != self.began:
+            self.generator.state = self.began
+
+
+def stretches() -> dict[Generator, Stretch]:
+    """Of each generator there is, for a run that is about to be captured."""
+    return {generator: Stretch(generator) for generator in list(_GENERATORS)}
+
+
+_GENERATORS: WeakSet[Generator] = WeakSet()  # all that are alive
 GENERATOR = Generator()
 seed = GENERATOR.seed
 uniform = GENERATOR.uniform

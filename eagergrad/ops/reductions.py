@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..operands import operand
-from ..primitive import fuse, linear, primitive
+from ..primitive import fuse, linear, on_gpu, primitive
 from .elementwise import _astype_op, _where, astype, exp, quotient
 from .shapes import _broadcast_to, reshape
 
@@ -69,7 +69,8 @@ _column_sum = linear(
 def _column_sum_kernel(columns: Any, x: Any) -> Any:
     m, n = x.shape
     # it takes the time of two rows more than NumPy, and few rows on one thread
-    return columns(x) if x.dtype.kind == "f" and n <= 32 * m else NotImplemented
+    worth = x.dtype.kind == "f" and n <= 32 * m
+    return columns(x) if worth or on_gpu(x) else NotImplemented
 
 
 fuse(_column_sum, _column_sum_kernel)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import recording
 from ..errors import ShapeError
 from ..operands import operand
 from ..primitive import linear, primitive
@@ -151,10 +152,36 @@ def _pieces(g: Any, shapes: list[tuple[int, ...]], axis: int) -> list[Any]:
     return pieces
 
 
+def _in_groups(arrays: Sequence[Any]) -> list[Sequence[Any]]:
+    """The arrays to be joined at once: for a recording, 8 at most.
+
+    The addresses of more CuPy sends to the GPU, which cannot be recorded.
+    """
+    size = len(arrays) if recording() is None else 8
+    return [arrays[i : i + size] for i in range(0, len(arrays), size)]
+
+
+def _concatenated(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
+    groups = _in_groups(arrays)
+    if len(groups) == 1:
+        return xp.concatenate(arrays, axis=axis)
+    parts = [xp.concatenate(group, axis=axis) for group in groups]
+    return _concatenated(xp, parts, axis)
+
+
+def _stacked(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
+    groups = _in_groups(arrays)
+    if len(groups) == 1:
+        return xp.stack(arrays, axis=axis)
+    parts = [xp.stack(group, axis=axis) for group in groups]
+    return _concatenated(xp, parts, axis)
+
+
 _concatenate = linear(
     "concatenate",
     transpose=lambda g, shapes, axis: _pieces(g, shapes, axis),
-    forward=lambda xp, arrays, axis: xp.concatenate(arrays, axis=axis),
+    forward=_concatenated,
+    numpy=lambda arrays, axis: np.concatenate(arrays, axis=axis),
 )
 
 
@@ -174,7 +201,8 @@ concat = concatenate
 _stack = linear(
     "stack",
     transpose=lambda g, shapes, axis: _slices(g, shapes, axis),
-    forward=lambda xp, arrays, axis: xp.stack(arrays, axis=axis),
+    forward=_stacked,
+    numpy=lambda arrays, axis: np.stack(arrays, axis=axis),
 )
 
 

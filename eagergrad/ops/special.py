@@ -140,10 +140,16 @@ def _own_normal_cdf(xp: Any, x: Any) -> Any:
     return xp.where(x > 0, 1 - tail, tail)
 
 
+def _density(xp: Any, x: Any) -> Any:
+    if hasattr(xp, "normpdf"):  # in formulas, by kernels/functions.h
+        return xp.normpdf(x)
+    return xp.exp(-0.5 * x * x) * (1 / _ROOT_TWO_PI)
+
+
 density = elementwise(
     "density",
     d=lambda g, x, y: -g * product(y, x),
-    forward=lambda xp, x: xp.exp(-0.5 * x * x) * (1 / _ROOT_TWO_PI),
+    forward=_density,
     doc="exp(-x^2 / 2) / sqrt(2 pi): the normal density.",
 )
 ndtr = elementwise(
