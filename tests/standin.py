@@ -523,7 +523,7 @@ class Function:
             assert x.dtype.char == self.chars(letter)[kinds[k]]
             strides = np.array(steps)[:, k] * x.itemsize
             if len(shape) < 2:
-                strides = strides[int(shape == along) :][: len(shape)]
+                strides = strides[int(shape is along) :][: len(shape)]
             found.append(as_strided(x, shape, strides))
         return found
 

@@ -102,7 +102,7 @@ def _input_forward(
     weights = b.reshape(groups, filters // groups, rows).swapaxes(1, 2)
     outputs = a.reshape(n, groups, filters // groups, math.prod(out))
     columns = matrix_product(xp, weights, outputs)
-    x = _folded(columns, (n, c, *sizes), kernel, tuple(out), stride, dilation)
+    x = _folded(columns, (n, c, *sizes), kernel, tuple(out), stride, dilation, pads)
     if x is not None:
         return x.astype(dtype, copy=False)
     columns = columns.reshape(n, c, *kernel, *out)
@@ -119,13 +119,19 @@ _FOLD = ByBuffer(lambda backend: kernel("fold", backend) if backend.driver else 
 
 
 def _folded(
-    columns: Any, shape: Ints, kernel: Ints, outputs: Ints, stride: Ints, dilation: Ints
+    columns: Any,
+    shape: Ints,
+    kernel: Ints,
+    outputs: Ints,
+    stride: Ints,
+    dilation: Ints,
+    pads: Pads,
 ) -> Any:
     """The image that columns add up to, on a GPU; None where no kernel makes it."""
     fold = _FOLD[type(columns)]
     if fold is None or len(kernel) > 3 or not columns.size:
         return None
-    (n, c, *sizes), before = shape, (0,) * len(kernel)
+    (n, c, *sizes), before = shape, tuple([b for b, _ in pads])
     axes = tuple(sizes), outputs, kernel, stride, dilation, before
     x = beside(columns, shape)
     try:

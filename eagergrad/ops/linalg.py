@@ -85,12 +85,15 @@ def product(a: Any, b: Any) -> Any:
 def _matmul(a: Any, b: Any) -> Any:
     # matmul is a generalised ufunc; for two matrices dot makes the same BLAS call
     # without the ufunc's iterator
-    if b.ndim == 2:
-        if a.ndim == 2:
-            return a.dot(b)
-        if a.ndim > 2 and a.flags.c_contiguous and a.size:  # as one matrix
-            y = a.reshape(-1, a.shape[-1]).dot(b)
-            return y.reshape(*a.shape[:-1], b.shape[-1])
+    try:
+        axes = a.ndim, b.ndim
+    except AttributeError:  # a number, of which matmul says what is wrong
+        return np.matmul(a, b)
+    if axes == (2, 2):
+        return a.dot(b)
+    if axes[1] == 2 and axes[0] > 2 and a.flags.c_contiguous and a.size:
+        y = a.reshape(-1, a.shape[-1]).dot(b)  # as one matrix
+        return y.reshape(*a.shape[:-1], b.shape[-1])
     return np.matmul(a, b)
 
 
