@@ -19,6 +19,7 @@ import heapq
 import math
 from bisect import bisect
 from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,22 +83,25 @@ def fuse(
     still be made.
     """
     fuser = _Fuser(instructions, given, needed, exact)
+    pieces: dict[int, _Piece] = {}
+    inside: set[int] = set()  # what another instruction computes
+    for root in range(len(instructions) - 1, -1, -1):
+        if root not in inside and (piece := fuser.piece(root)) is not None:
+            pieces[root] = piece
+            inside |= piece.members
     found: list[Sequence[Instruction]] = [(x,) for x in instructions]
-    for root in range(len(found) - 1, -1, -1):
-        if not found[root]:  # another instruction computes it
-            continue
-        piece = fuser.piece(root)
-        if piece is None:
-            continue
-        try:
+    try:
+        if fuser.compiled:
+            kernels = [piece.kernel for piece in pieces.values()]
+            host_kernels.compile_all(list(dict.fromkeys(kernels)))
+        for root, piece in pieces.items():
             made = piece.instructions()
-        except KernelError:  # as where no kernel can be compiled at all
-            if host_kernels.mode() == "require":
-                raise
-            continue
-        for i in piece.members:
-            found[i] = ()
-        found[root] = made
+            for i in piece.members:
+                found[i] = ()
+            found[root] = made
+    except KernelError:  # as where no kernel can be compiled at all
+        if host_kernels.mode() == "require":
+            raise
     return [x for several in found for x in several]
 
 
@@ -259,19 +263,24 @@ class _Piece:
 
     def instructions(self) -> list[Instruction]:
         """The kernel's call in place of the last instruction."""
+        call = host_kernels.made(self.kernel)
+        return [_fresh(self.name, call, self.inputs, self.last.outputs[0])]
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        operands, body = self._written()
+        text = f"struct NAME {{\n{body}\n}};"
+        whole = "\n\n".join([*self.formulas.values(), text])
+        name = f"fused_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+        return Kernel(name, operands, whole.replace("NAME", name))
+
+    def _written(self) -> tuple[str, str]:
+        """The kernel's OPERANDS and what it does."""
         count = len(self.inputs)
         arguments = ", ".join(f"T x{i}" for i in range(count))
         body = "\n".join([*self.lines, f"    return {self.result};"])
         head = f"  template <class T> EG_FN T operator()({arguments}) const {{"
-        text = f"{head}\n{body}\n  }}"
-        call = self._compiled("s" * count + ">s", text)
-        return [_fresh(self.name, call, self.inputs, self.last.outputs[0])]
-
-    def _compiled(self, operands: str, body: str) -> Callable[..., Any]:
-        text = f"struct NAME {{\n{body}\n}};"
-        whole = "\n\n".join([*self.formulas.values(), text])
-        name = f"fused_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
-        return host_kernels.made(Kernel(name, operands, whole.replace("NAME", name)))
+        return "s" * count + ">s", f"{head}\n{body}\n  }}"
 
 
 class _Blocked(_Piece):
@@ -334,7 +343,7 @@ class _Fold(_Piece):
             elif x.ndim and not self._is_row(x):
                 x = view(x, np.ndarray.__getitem__, (..., 0))
             inputs.append(x)
-        call = self._kernel()
+        call = host_kernels.made(self.kernel)
         (out,) = self.last.outputs
         shape = () if self.whole else self.shape[:-1]
         flat = out if out.shape == shape else out.reshape(shape)
@@ -350,7 +359,7 @@ class _Fold(_Piece):
             found.append(Instruction("reshape", reshape, arguments, {}, (out,), "view"))
         return found
 
-    def _kernel(self) -> Callable[..., Any]:
+    def _written(self) -> tuple[str, str]:
         letters = ["n" if self._is_row(x) else "s" for x in self.inputs]
         kinds = [f"class X{i}" for i, letter in enumerate(letters) if letter == "n"]
         given = [f"X{i} r{i}" if x == "n" else f"T x{i}" for i, x in enumerate(letters)]
@@ -370,7 +379,7 @@ class _Fold(_Piece):
             "    });",
             "  }",
         ]
-        return self._compiled(operands, "\n".join(lines))
+        return operands, "\n".join(lines)
 
 
 def _fresh(

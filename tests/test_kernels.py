@@ -400,6 +400,16 @@ def test_the_first_use_compiles_into_a_private_cache(tmp_path):
 
 
 @hosted
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is no other core")
+def test_the_rule_is_compiled_beside_the_op_under_a_tape(tmp_path):
+    code = f"import eagergrad as eg\nwith eg.GradientTape(): {USE.partition('; ')[2]}"
+    done = run(code, EAGERGRAD_CACHE=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0.5\n", "")
+    built = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert built == ["sigmoid", "sigmoid_dx"]
+
+
+@hosted
 def test_processes_that_race_all_find_a_whole_library(tmp_path):
     env = {
         **os.environ,
