@@ -149,7 +149,8 @@ class Function:
             return self.python_function(*args, **kwargs)
         key, leaves = _key(args, kwargs)
         arrays = [x if type(x) is np.ndarray else x._data for x in leaves]
-        self._check(arrays)
+        if self._signature is not None:
+            self._check(arrays)
         home, tapes = _home(leaves), active()
         if home is None or (tapes and home is not CPU):
             return self.python_function(*args, **kwargs)
@@ -454,7 +455,7 @@ class _Captured:
         return self.program.still_holds()
 
     def replay(self, arrays: Sequence[Any]) -> Any:
-        _, found = replayed(self.program, arrays, self.assigns)
+        found = replayed(self.program, arrays, self.assigns)
         return self.packed([wrap(x) for x in found], ())
 
     def replay_under(
@@ -466,12 +467,12 @@ class _Captured:
         """Replay, and have the tape that watches record it."""
         arrays = [x._data for x in leaves]
         if self.pullbacks is None:
-            _, found = replayed(self.program, arrays, self.assigns)
+            found = replayed(self.program, arrays, self.assigns)
             return self.recorded(tapes, arguments, leaves, (), found)
         with self.pullbacks.lock:
-            held, found = replayed(
-                self.program, arrays, self.assigns, self.pullbacks.variables
-            )
+            held: list[Any] = []
+            variables = self.pullbacks.variables
+            found = replayed(self.program, arrays, self.assigns, variables, held)
             return self.recorded(tapes, arguments, leaves, held, found)
 
     def recorded(

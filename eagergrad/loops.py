@@ -59,7 +59,6 @@ class Run:
 
     def __init__(self, calls: Sequence[Call]):
         self.calls = list(calls)
-        self._sequence = _library().eg_sequence
         words: list[int] = []
         self._places: list[int] = []  # of the operands' addresses among the words
         for call in self.calls:
@@ -68,10 +67,13 @@ class Run:
             words += call.words()
         self._words = np.array(words, np.int64)
         start = address(self._words)
-        self._bounds = start, start + self._words.nbytes
+        bounds = ctypes.c_void_p(start), ctypes.c_void_p(start + self._words.nbytes)
+        self.start: Callable[[], None] = functools.partial(
+            _library().eg_sequence, *bounds
+        )
 
     def __call__(self) -> None:
-        self._sequence(*self._bounds)
+        self.start()
 
     def pointers(self, array: Array) -> Callable[[Array], None]:
         """A function that has operands in an array's memory lie in another like it."""

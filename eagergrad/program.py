@@ -667,6 +667,7 @@ class _Shared:
                 self.copies = [(flat, self.source)]
         self.published: list[Array] = []
         self.views: list[Array] = []
+        self.public: tuple[Array, ...] = ()  # all of them
         self.counts: list[int] | None = None
 
     def publish(self) -> bool:
@@ -687,6 +688,7 @@ class _Shared:
             self.views = [whole[part].reshape(shape) for part, shape in self.parts]
         else:
             self.views = list(self.published)
+        self.public = (*self.views, *self.published)
         for variable, view in zip(self.variables, self.views, strict=True):
             variable._data = view
 
@@ -698,7 +700,7 @@ class _Shared:
         for variable, view in zip(self.variables, self.views, strict=False):
             if variable._data is not view:
                 return []
-        return list(map(sys.getrefcount, (*self.views, *self.published)))
+        return list(map(sys.getrefcount, self.public))
 
 
 # ------------------------------------------------------------------------ printing

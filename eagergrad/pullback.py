@@ -101,29 +101,29 @@ def replayed(
     arrays: Sequence[Array],
     assigns: bool,
     variables: Sequence[Variable] = (),
-) -> tuple[list[Array], list[Array]]:
-    """Run a program; the values of Variables before it, and its results.
+    held: list[Array] | None = None,
+) -> list[Array]:
+    """Run a program; its results.  ``held`` gets the values of Variables before it.
 
     One that assigns Variables waits while another thread captures a function, and one
     that finds a stand in place of a value begins anew behind it.
     """
-
-    def run() -> tuple[list[Array], list[Array]]:
-        held = [variable._data for variable in variables]
-        try:
-            return held, program(arrays)
-        except np.linalg.LinAlgError as error:
-            raise MatrixError(f"{program.name}: {error}") from error
-
-    if not assigns:
-        try:
-            held, found = run()
-            if Traced not in map(type, held):
-                return held, found
-        except ValueRead:
-            pass
-    with tracing:
-        return run()
+    try:
+        if not assigns:
+            try:
+                if held is not None:
+                    held[:] = [variable._data for variable in variables]
+                found = program(arrays)
+                if held is None or Traced not in map(type, held):
+                    return found
+            except ValueRead:
+                pass
+        with tracing:
+            if held is not None:
+                held[:] = [variable._data for variable in variables]
+            return program(arrays)
+    except np.linalg.LinAlgError as error:
+        raise MatrixError(f"{program.name}: {error}") from error
 
 
 # ----------------------------------------------------------------- what tapes watch
@@ -507,7 +507,7 @@ class Call:
                     self.pullbacks.cells, self.numbers, strict=True
                 ):
                     cell[0] = number
-                return replayed(program, [*kept, *cotangents], pullback.assigns)[1]
+                return replayed(program, [*kept, *cotangents], pullback.assigns)
 
         trace = current()
         if trace is None:
