@@ -181,9 +181,9 @@ class Op:
         return partial(self.forward, backend.xp)
 
     def _kernels(self, backend: Backend, suffix: str = "") -> Sequence[Any]:
-        """What ``fuse`` named, if a backend has all of it."""
+        """What ``fuse`` named, each or None; nothing if a backend has none of them."""
         found = [kernel(name + suffix, backend) for name in self.kernels]
-        return () if None in found else found
+        return found if any(x is not None for x in found) else ()
 
     def _lowered_rules(self, backend: Backend) -> tuple[Rule | None, ...]:
         rules = tuple(
@@ -446,7 +446,7 @@ def fuse(
     rule reads, return what the op and the rule do, or NotImplemented where the kernel
     does not serve these parameters.  Elementwise ops need none: their kernels take what
     they take.  NAME is the op's own unless ``names`` are given: a kernel of each is
-    passed.
+    passed, or None where a backend has only others of them.
     """
     entry.op.fused, entry.op.fused_rule = forward, rule
     entry.op.kernels = names or (entry.op.name,)

@@ -495,7 +495,7 @@ class Function:
             self.on_arrays(buffers, words)
         elif self.kernel.form == "columns":
             *buffers, sums = buffers
-            self.on_columns(buffers, words, sums._values, blocks)
+            self.on_columns(buffers, words, getattr(sums, "_values", None), blocks)
         else:
             operands = self.operands(buffers, words)
             self.keep(operands[self.kernel.inputs :], self.made(operands))
@@ -511,13 +511,15 @@ class Function:
         shapes = {
             "elementwise": {"s": both},
             "rows": {"n": both, "s": down, "w": down, "i": down},
-            "columns": {"t": both, "m": down, "n": along, "c": along, "w": ()},
+            "columns": dict.fromkeys("nc", along)
+            | {"t": both, "m": down, "w": (), "i": ()},
         }[kernel.form]
         found = []
         for k, letter in enumerate(kernel.operands.replace(">", "")):
             shape = shapes[letter]
             if buffers[k] is None:
-                found.append(np.full(shape, numbers[k], self.dtype))
+                dtype = np.int64 if letter == "i" else self.dtype
+                found.append(np.full(shape, numbers[k], dtype))
                 continue
             x = buffers[k]._values
             assert x.dtype.char == self.chars(letter)[kinds[k]]
@@ -544,6 +546,9 @@ class Function:
         operands = self.operands(buffers, words)
         results = operands[self.kernel.inputs :]
         count = self.kernel.operands.count("c")
+        if not count:
+            self.keep(results, self.made(operands))
+            return
         kept = sums[: count * words[1]].reshape(count, -1)
         if self.part:
             self.keep(results[-count:], kept)

@@ -62,7 +62,7 @@ FORWARD, BACKWARD = 1024, 4096
 def _dense_kernel(
     small: Any, rows: Any, x: Any, w: Any, b: Any, activation: str
 ) -> Any:
-    if x.size * b.size <= FORWARD and x.ndim == 2:
+    if small is not None and x.size * b.size <= FORWARD and x.ndim == 2:
         return small(x, w, b, _NUMBERS[activation])
     z = product(as_rows(x), w)
     return _shaped(rows(z, b, _NUMBERS[activation]), x)
@@ -78,12 +78,13 @@ def _dense_vjp_kernel(
     like: Any,
     activation: str,
 ) -> Any:
-    if g.size * len(w) <= BACKWARD and g.ndim == 2:
+    if small is not None and g.size * len(w) <= BACKWARD and g.ndim == 2:
         return small(x, w, g, y, _NUMBERS[activation])
     dz, db = rows(as_rows(g), as_rows(y), _NUMBERS[activation])
     return *_factors(product, dz, x, w, like), db
 
 
+# On a GPU products are the library's, whatever their size.
 fuse(_dense, _dense_kernel, _dense_vjp_kernel, ("dense", "activation"))
 
 
