@@ -515,4 +515,4 @@ def test_idle_threads_soon_sleep_unless_the_user_says_otherwise(given):
         done = run(program, **env)
     assert done.stdout.endswith(f"{given}\n")
     if "GOMP_SPINCOUNT" in done.stderr:  # else it is another runtime, or there is none
-        assert f"GOMP_SPINCOUNT = '{given or 10000}'" in done.stderr
+        assert f"GOMP_SPINCOUNT = '{given or 1000}'" in done.stderr
