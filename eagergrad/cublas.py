@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import glob
 import importlib
 import importlib.util
-import logging
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +25,13 @@ import numpy as np
 from .device import BACKENDS
 from .errors import KernelError, OutOfMemoryError
 
-_log = logging.getLogger("eagergrad")
+
+def _logged(level: str, text: str, *values: Any) -> None:
+    """Log a line, by a module of the library that only now is worth its import."""
+    import logging
+
+    getattr(logging.getLogger("eagergrad"), level)(text, *values)
+
 
 WORKSPACE = 2**25  # bytes: what NVIDIA recommends for Hopper, and enough elsewhere
 
@@ -120,7 +125,7 @@ def _places(major: int) -> Iterator[str]:
     spec = importlib.util.find_spec("nvidia")
     for package in (spec and spec.submodule_search_locations) or ():
         pattern = f"*/bin/{windows}" if sys.platform == "win32" else f"*/lib/{linux}"
-        yield from map(str, sorted(Path(package).glob(pattern)))
+        yield from sorted(glob.glob(os.path.join(package, pattern)))
     if sys.platform == "win32":
         yield windows
     else:
@@ -137,7 +142,7 @@ def _of_nvmath() -> Any:
     except ImportError:
         return None
     except Exception as error:  # of nvmath's own
-        _log.info("eagergrad: nvmath's cuBLAS cannot be used: %s", error)
+        _logged("info", "eagergrad: nvmath's cuBLAS cannot be used: %s", error)
         return None
     return binding
 
@@ -158,7 +163,9 @@ def library(major: int) -> Any:
 
 @functools.cache
 def _told(major: int) -> None:
-    _log.warning("eagergrad: products stay with CuPy: no cuBLAS for CUDA %d", major)
+    _logged(
+        "warning", "eagergrad: products stay with CuPy: no cuBLAS for CUDA %d", major
+    )
 
 
 class Driver(Protocol):
@@ -246,7 +253,7 @@ def report() -> list[tuple[str, str]]:
     for major in (13, 12) if gpus is None else (gpus.driver.version(),):
         found = library(major)
         if isinstance(found, Loaded):
-            return [("cuBLAS", f"{Path(found.path).name}, by ctypes")]
+            return [("cuBLAS", f"{os.path.basename(found.path)}, by ctypes")]
         if found is not None:
             return [("cuBLAS", "by nvmath.bindings.cublas")]
     return [("cuBLAS", "not installed: products stay with CuPy")]
