@@ -46,8 +46,8 @@ Integers and bools are taken too, by the bitwise functions alone, and give float
 the result is not whole.
 
 *kernels*: what runs in one pass on a CPU with a C++ compiler, for the value and for the
-rule; on a GPU the same, but for products and convolutions. All else is composed of calls
-of NumPy or CuPy.
+rule; on a GPU the same, but for products and convolutions. All else is composed of
+calls of NumPy or CuPy.
 """
 KINDS = {
     "real": ("float16", "bfloat16", "float32", "float64"),
