@@ -26,11 +26,11 @@ from .device import BACKENDS
 from .errors import KernelError, OutOfMemoryError
 
 
-def _logged(level: str, text: str, *values: Any) -> None:
-    """Log a line, by a module of the library that only now is worth its import."""
+def _log() -> Any:
+    """The logger, by a module that only now is worth its import."""
     import logging
 
-    getattr(logging.getLogger("eagergrad"), level)(text, *values)
+    return logging.getLogger("eagergrad")
 
 
 WORKSPACE = 2**25  # bytes: what NVIDIA recommends for Hopper, and enough elsewhere
@@ -142,7 +142,7 @@ def _of_nvmath() -> Any:
     except ImportError:
         return None
     except Exception as error:  # of nvmath's own
-        _logged("info", "eagergrad: nvmath's cuBLAS cannot be used: %s", error)
+        _log().info("eagergrad: nvmath's cuBLAS cannot be used: %s", error)
         return None
     return binding
 
@@ -163,9 +163,7 @@ def library(major: int) -> Any:
 
 @functools.cache
 def _told(major: int) -> None:
-    _logged(
-        "warning", "eagergrad: products stay with CuPy: no cuBLAS for CUDA %d", major
-    )
+    _log().warning("eagergrad: products stay with CuPy: no cuBLAS for CUDA %d", major)
 
 
 class Driver(Protocol):

@@ -16,7 +16,6 @@ import gc
 import operator
 import threading
 import types
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from .pullback import (
     array_of,
     is_array,
     is_made,
+    outline,
     recorder,
     replayed,
     tracing,
@@ -45,13 +45,12 @@ from .tape import (
     Tape,
     accessed,
     active,
-    caller_depth,
     record_call,
     recording_on,
     stopped,
 )
 from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
-from .traced import RunsAsItIs, Trace, Traced, current
+from .traced import RunsAsItIs, Trace, Traced, current, name_of, warn_eager
 
 if TYPE_CHECKING:
     from .graphs import Graph, Graphs
@@ -226,11 +225,7 @@ class Function:
         except CaptureError as error:
             if not self._falls_back:
                 raise
-            warnings.warn(
-                f"{self._name()} runs eagerly: {error}",
-                RuntimeWarning,
-                stacklevel=caller_depth(),
-            )
+            warn_eager(self.python_function, error)
             return None, None
 
     def _versions_of(self, key: Any) -> _Versions:
@@ -252,11 +247,9 @@ class Function:
         return self._graphs
 
     def _name(self) -> str:
-        return getattr(self.python_function, "__qualname__", "function")
+        return name_of(self.python_function)
 
     def _check(self, arrays: Sequence[Any]) -> None:
-        if self._signature is None:
-            return
         got = [(x.shape, x.dtype) for x in arrays]
         if len(got) != len(self._signature) or any(
             dtype != wanted[1]
@@ -576,7 +569,7 @@ def _capture(
             results = [array_of(y._data) for y in made]
             _check_devices(others, results)
             arrays = [array_of(x._data) for x in inputs]
-            name = getattr(f, "__qualname__", "function")
+            name = name_of(f)
             again = not written and all(x.kind != "host" for x in trace.instructions)
             variables = list({v._node.order: v for v, _ in (*read, *written)}.values())
             sources = [v for v in variables if inside.knows(v._node)]
@@ -609,7 +602,7 @@ def _capture(
             stands.put_back()
             for variable, data in others:
                 variable._data = data
-    captured = _Captured(program, bool(written), nest.map_structure(_outline, result))
+    captured = _Captured(program, bool(written), nest.map_structure(outline, result))
     captured.pullbacks = pullbacks
     captured.variables, captured.noted = variables, noted
     held = [variable._data for variable, _ in read]
@@ -674,8 +667,3 @@ def _check_devices(
                 f"a result of a function that is captured on the CPU is on "
                 f"{device_of(data)}; give the function tensors there"
             )
-
-
-def _outline(leaf: Any) -> Any:
-    """A returned tensor without its buffer."""
-    return wrap(np.zeros(())) if is_made(leaf) else leaf

@@ -13,8 +13,6 @@ asked of the GPU's library is in ``Driver``, and what of cuBLAS in ``cublas.Libr
 
 from __future__ import annotations
 
-import itertools
-import operator
 import os
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
@@ -27,6 +25,7 @@ import numpy as np
 from . import cublas
 from .counters import COUNTERS
 from .errors import DTypeError, ShapeError
+from .layouts import Axis, axes_of, broadcast, contiguous, merged
 
 _INT = 2**31 - 1  # beyond it, the functions that take 64 bits
 
@@ -108,8 +107,6 @@ class Unserved(TypeError):
 
 
 Facts = tuple[tuple[int, ...], tuple[int, ...]]  # an operand's shape and strides
-# One axis of a batch: its length, and the steps of A, B and C in it.
-Axis = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -251,7 +248,7 @@ class Matrix:
 
     def over(self, batch: tuple[int, ...]) -> tuple[int, ...]:
         """The steps in the axes of a batch that this one's broadcast to."""
-        return (0,) * (len(batch) - len(self.steps)) + self.steps
+        return broadcast(self.batch, self.steps, batch)
 
     def is_writable(self) -> bool:
         """Whether rows are without gaps, and no matrix of the batch is there twice."""
@@ -262,8 +259,8 @@ class Matrix:
 
     def is_even(self) -> bool:
         """Whether one step leads through the batch, but for axes it is broadcast in."""
-        axes = [(n, (step,)) for n, step in zip(self.batch, self.steps, strict=True)]
-        return min(self.steps, default=0) >= 0 and len(_merged(axes, (0,))) < 2
+        axes = [x for x in axes_of(self.batch, [self.steps]) if x[1] != (0,)]
+        return min(self.steps, default=0) >= 0 and len(merged(axes)) < 2
 
 
 def _matrix(facts: Facts, size: int, row: bool = False, column: bool = False) -> Matrix:
@@ -282,25 +279,6 @@ def _matrix(facts: Facts, size: int, row: bool = False, column: bool = False) ->
     return Matrix(rows, columns, down, along, tuple(batch), tuple(steps))
 
 
-def _merged(axes: Sequence[Axis], none: tuple[int, ...] = ()) -> list[Axis]:
-    """The fewest axes that go over the same places; without those of steps ``none``."""
-    found: list[Axis] = []
-    for n, inner in axes:
-        if n == 1 or inner == none:
-            continue
-        if found and all(s == n * t for s, t in zip(found[-1][1], inner, strict=True)):
-            found[-1] = found[-1][0] * n, inner
-        else:
-            found.append((n, inner))
-    return found
-
-
-def _by_rows(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The strides of a new buffer."""
-    lengths = itertools.accumulate(shape[:0:-1], operator.mul, initial=size)
-    return tuple(lengths)[: len(shape)][::-1]
-
-
 def _result(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the product of such shapes."""
     try:
@@ -317,7 +295,7 @@ def _plan(size: int, first: Facts, second: Facts, given: Facts | None) -> Plan:
     """The plan for operands of such shapes and strides, of elements of a size."""
     shape = _result(first[0], second[0])
     if given is None:
-        given = shape, _by_rows(shape, size)
+        given = shape, contiguous(shape, size)
     elif given[0] != shape:
         raise ShapeError(f"gemm: expected an out of shape {shape}, got {given[0]}")
     row, column = len(first[0]) == 1, len(second[0]) == 1
@@ -336,7 +314,7 @@ def _plan(size: int, first: Facts, second: Facts, given: Facts | None) -> Plan:
         )
     a, b, c = _folded(a, b, c)
     steps = zip(a.over(c.batch), b.over(c.batch), c.steps, strict=True)
-    axes = _merged(list(zip(c.batch, steps, strict=True)))
+    axes = merged(zip(c.batch, steps, strict=True))
     # the longest axis is the batch of a call, which the others repeat
     *others, (count, along) = sorted([(1, (0, 0, 0)), *axes])
     (flag_a, lda), (flag_b, ldb), (_, ldc) = [x.flag() or (0, 0) for x in (a, b, c)]
@@ -361,7 +339,7 @@ def _folded(a: Matrix, b: Matrix, c: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     if not any(b.over(c.batch)):
         steps = zip(a.over(c.batch), c.steps, strict=True)
         axes = [*zip(c.batch, steps, strict=True), (a.rows, (a.down, c.down))]
-        rows = _merged(axes)
+        rows = merged(axes)
         if len(rows) == 1:
             ((n, (down, below)),) = rows
             tall = replace(a, rows=n, down=down, batch=(), steps=())

@@ -19,7 +19,6 @@ from __future__ import annotations
 import gc
 import threading
 import traceback
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -35,9 +34,9 @@ from .device import Backend, Device, Recorder, device_of, out_of_memory, run_of
 from .errors import CaptureError, OutOfMemoryError
 from .ops import philox
 from .ops.random import Generator, stretches
-from .tape import caller_depth
+from .pullback import is_made, outline
 from .tensor import VARIABLES, Tensor, Variable, wrap
-from .traced import Trace, Traced, value_read
+from .traced import Trace, Traced, name_of, value_read, warn_eager
 
 _SLOT: Any = vars(Tensor)["_data"]
 
@@ -298,8 +297,8 @@ class Recording(Run):
                 stretch.end()
             self.take_back()
             self._close()
-        outline = nest.map_structure(_outline, result)
-        return Graph(_name(f), self, inputs, results, outline, updates, launched)
+        structure = nest.map_structure(outline, result)
+        return Graph(name_of(f), self, inputs, results, structure, updates, launched)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -471,20 +470,6 @@ def _place(error: BaseException) -> str:
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-def _name(f: Callable[..., Any]) -> str:
-    return getattr(f, "__qualname__", "function")
-
-
-def _outline(leaf: Any) -> Any:
-    """A returned tensor without its buffer."""
-    return wrap(np.zeros(())) if is_made(leaf) else leaf
-
-
-def is_made(leaf: Any) -> bool:
-    """Whether a leaf is a tensor, which each run makes anew."""
-    return isinstance(leaf, Tensor) and not isinstance(leaf, Variable)
-
-
 def _is_still(variable: Variable, data: Any) -> Callable[[], bool]:
     return lambda: variable._data is data
 
@@ -616,7 +601,7 @@ class Graph:
         run: Recording,
         inputs: list[Any],
         results: list[Any],
-        outline: Any,
+        structure: Any,
         updates: list[Update],
         launches: int,
     ):
@@ -628,9 +613,7 @@ class Graph:
         self._graph = run.graph
         self._inputs = inputs
         self._results = results
-        self._outline = (
-            outline  # what the function returns, with tensors that are empty
-        )
+        self._outline = structure  # what it returns, with empty tensors
         self._updates = updates
         self._numbers, self._pieces = run.cells.rows, run.cells.used()
         self._stretches = [x for x in run.stretches.values() if x.used]
@@ -777,11 +760,7 @@ class Graphs:
                 if plain or not self._falls_back:
                     raise
                 self._keep(key, None)
-                warnings.warn(
-                    f"{_name(self._function)} runs eagerly: {error}",
-                    RuntimeWarning,
-                    stacklevel=caller_depth(),
-                )
+                warn_eager(self._function, error)
                 return self._function(*args, **kwargs)
             self._keep(key, graph)
             return graph(inputs)

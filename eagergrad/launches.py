@@ -21,6 +21,7 @@ import numpy as np
 from .counters import COUNTERS
 from .errors import KernelError
 from .kernels import Kernel
+from .layouts import axes_of, broadcast, contiguous, merged
 
 # The dtypes that are served, each with its Kind in device.cuh.  Half types and float32
 # are computed in float, and may stand beside each other.
@@ -123,8 +124,6 @@ def _structure(text: bytes) -> Any:
 
 # An operand's dtype, shape and strides; None for a number.
 Operand = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...]] | None
-# One axis of a launch: its length, and how far apart its elements are, per operand.
-Axis = tuple[int, tuple[int, ...]]
 ROWS = "ntc"  # letters of operands that have an axis along the rows
 
 
@@ -139,34 +138,7 @@ class Lane:
 
     def over(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The steps in the axes of a shape that this one broadcasts to."""
-        own = tuple(
-            [0 if n == 1 else s for n, s in zip(self.shape, self.steps, strict=True)]
-        )
-        return (0,) * (len(shape) - len(own)) + own
-
-
-def merged(shape: tuple[int, ...], steps: Sequence[tuple[int, ...]]) -> list[Axis]:
-    """The fewest axes that go over the same places.
-
-    Neighbours are one axis if each operand goes on from one to the next evenly.
-    """
-    axes: list[Axis] = []
-    for n, inner in zip(shape, zip(*steps, strict=True), strict=True):
-        if n == 1:
-            continue
-        if axes and all(s == n * t for s, t in zip(axes[-1][1], inner, strict=True)):
-            axes[-1] = axes[-1][0] * n, inner
-        else:
-            axes.append((n, inner))
-    return axes
-
-
-def _contiguous(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """The strides of a new buffer."""
-    strides = [dtype.itemsize]
-    for n in shape[:0:-1]:
-        strides.insert(0, strides[0] * n)
-    return tuple(strides[: len(shape)])
+        return broadcast(self.shape, self.steps, shape)
 
 
 def _without(values: tuple[int, ...], at: int) -> tuple[int, ...]:
@@ -307,13 +279,13 @@ class Launcher:
                 for x in gives
             ]
         )
-        made = [(kind, x, _contiguous(x, kind)) for x, kind in results]
+        made = [(kind, x, contiguous(x, kind.itemsize)) for x, kind in results]
         given = facts[count:] or made
         if [fact and fact[1] for fact in given] != [x for x, _ in results]:
             raise self._unserved("an out of another shape")
         outputs = [self._axes(*pair, axis) for pair in zip(gives, given, strict=True)]
         lanes = inputs + outputs
-        axes = merged(shape, [lane.over(shape) for lane in lanes])
+        axes = merged(axes_of(shape, [lane.over(shape) for lane in lanes]))
         if len(axes) > 2 - len(lengths):
             raise self._unserved("this layout")
         axes += [(length, tuple([lane.step for lane in lanes])) for length in lengths]

@@ -26,7 +26,8 @@ import numpy as np
 from . import host_kernels
 from .errors import KernelError
 from .kernels import Kernel
-from .launches import Axis, merged
+from .layouts import Axis, axes_of, broadcast, merged
+from .ops.indexing import viewed
 
 Array = np.ndarray[Any, Any]
 
@@ -272,19 +273,11 @@ def _of_ufunc(
     shape = shapes[-1]
     if any(x != shape for x in shapes[ufunc.nin :]):
         return None
-    over = [_over(*lane, shape) for lane in lanes]
+    over = [broadcast(*lane, shape) for lane in lanes]
     return _call(loop, data, operands, shape, over, tuple(sizes.values()), steps)
 
 
 _OPERANDS = frozenset((np.ndarray, int, float, bool, complex))
-
-
-def _over(
-    own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The steps of an operand in the axes of a shape that it broadcasts to."""
-    steps = [0 if n == 1 else s for n, s in zip(own, strides, strict=True)]
-    return (0,) * (len(shape) - len(own)) + tuple(steps)
 
 
 SHORT = 16  # elements; for fewer, a longer axis is worth its wider steps
@@ -299,7 +292,7 @@ def _call(
     sizes: tuple[int, ...] = (),
     steps: Sequence[int] = (),
 ) -> Call | None:
-    axes = merged(shape, over) or [(1, (0,) * len(operands))]
+    axes = merged(axes_of(shape, over)) or [(1, (0,) * len(operands))]
     if len(axes) > 1 and axes[-1][0] < SHORT and not sizes:
         axes.append(axes.pop(max(range(len(axes)), key=lambda i: axes[i][0])))
     *around, (n, inner) = axes
@@ -367,9 +360,9 @@ def _of_reduction(
     to = np.expand_dims(out, tuple(gone)) if not keepdims else out
     if [to.shape[i] for i in kept] != [x.shape[i] for i in kept]:
         return None
-    over = [_over(to.shape, to.strides, x.shape), x.strides]
+    over = [broadcast(to.shape, to.strides, x.shape), x.strides]
     alone = [(1, (0, x.itemsize))]
-    axes = merged(x.shape, over) or alone
+    axes = merged(axes_of(x.shape, over)) or alone
     steps = [s for _, (_, s) in axes]
     falling = all(a > b > 0 for a, b in itertools.pairwise(steps))
     if not (falling and steps[-1] > 0):
@@ -383,7 +376,7 @@ def _of_reduction(
     elif len(gone) == 1:
         before = (slice(None),) * gone.pop()
         begun, rest = copied(x[(*before, slice(1))], to), x[(*before, slice(1, None))]
-        axes = merged(rest.shape, [over[0], rest.strides]) or alone
+        axes = merged(axes_of(rest.shape, [over[0], rest.strides])) or alone
     else:
         return None
     if begun is None:
@@ -430,7 +423,7 @@ def _by_size(name: str, operands: list[Array]) -> Call | None:
     to = operands[-1]
     loops = (ctypes.c_void_p * len(_SIZES)).in_dll(_library(), name)
     loop = loops[_SIZES.index(to.itemsize)] or 0
-    over = [_over(x.shape, x.strides, to.shape) for x in operands]
+    over = [broadcast(x.shape, x.strides, to.shape) for x in operands]
     return _call(loop, 0, operands, to.shape, over)
 
 
@@ -514,12 +507,9 @@ def _zeros(out: Array, *args: Any, **kwargs: Any) -> list[Call] | None:
 
 def _set(x: Any, index: Any, value: Any) -> list[Call] | None:
     """``x[index] = value`` for an index of slices and numbers."""
-    parts = index if type(index) is tuple else (index,)
-    if any(type(part) not in (slice, int, type(...), type(None)) for part in parts):
+    to = viewed(x, index)
+    if to is None:
         return None
-    to = x[index]
-    if type(to) is not np.ndarray:  # an element
-        to = x[(*parts, ...)]
     return _copies((value, to))
 
 

@@ -256,7 +256,6 @@ class _Plan:
         self.roots = _Roots(instructions)
         self.places: dict[int, Array] = {}
         self.calls: list[Call | Callable[[], Any]] = []
-        self._runs: list[Run] = []
         self._found: list[Callable[[], Any]] = []
         self._fixed: set[int] = set()  # the roots whose arrays must stay where they are
         for x in (*inputs, *variables):

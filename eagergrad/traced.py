@@ -13,6 +13,7 @@ Inside an op both make the whole op one instruction; elsewhere they raise Captur
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -22,7 +23,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .device import CPU, NUMPY, Backend, Device, register_buffer
 from .errors import CaptureError
-from .tape import caller
+from .tape import caller, caller_depth
 
 _current: ContextVar[Trace | None] = ContextVar("eagergrad_trace", default=None)
 current = _current.get  # the trace that is being made on this thread
@@ -172,6 +173,20 @@ class ValueRead(CaptureError):
 
 class RunsAsItIs(CaptureError):
     """What a function does under these tapes is no matter of programs."""
+
+
+def name_of(f: Callable[..., Any]) -> str:
+    """What a captured function is called in programs and messages."""
+    return getattr(f, "__qualname__", "function")
+
+
+def warn_eager(f: Callable[..., Any], error: Exception) -> None:
+    """Warn that a function runs as it is, since it could not be captured."""
+    warnings.warn(
+        f"{name_of(f)} runs eagerly: {error}",
+        RuntimeWarning,
+        stacklevel=caller_depth(),
+    )
 
 
 def value_read(how: str) -> ValueRead:

@@ -18,6 +18,7 @@ from eagergrad.ops.random import GENERATOR
 
 
 def same(got, expected):
+    assert got.device == expected.device
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
     assert got.numpy().tobytes() == expected.numpy().tobytes()

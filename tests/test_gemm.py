@@ -23,6 +23,7 @@ from eagergrad.counters import COUNTERS
 from eagergrad.device import BACKENDS
 from eagergrad.errors import DTypeError, KernelError, OutOfMemoryError, ShapeError
 from eagergrad.gemm import Unserved, gemm
+from eagergrad.layouts import contiguous
 from eagergrad.primitive import kernel
 
 RNG = np.random.default_rng(0)
@@ -635,7 +636,7 @@ def test_kernels_run_on_the_current_stream_too(gpu):
 
 
 def rows(*shape, size=4):
-    return shape, module._by_rows(shape, size)
+    return shape, contiguous(shape, size)
 
 
 def test_sizes_beyond_32_bits(gpu):

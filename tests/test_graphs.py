@@ -12,6 +12,7 @@ import pytest
 import standin
 from op_cases import ALL, SMOOTH, case_on
 from standin import COUNTS
+from test_function import all_same, same
 
 import eagergrad as eg
 from eagergrad import host_kernels
@@ -54,18 +55,6 @@ def stand_in():
 
 def on(device, x):
     return eg.tensor(x, device=device)
-
-
-def same(got, expected):
-    assert got.device == expected.device
-    assert got.dtype == expected.dtype
-    assert got.shape == expected.shape
-    assert got.numpy().tobytes() == expected.numpy().tobytes()
-
-
-def all_same(got, expected):
-    for one, two in zip(eg.nest.flatten(got), eg.nest.flatten(expected), strict=True):
-        same(one, two)
 
 
 # ------------------------------------------------------------------------- every op

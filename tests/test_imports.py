@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "eagergrad"
 FLOORS = {
     0: "errors nest counters",
     1: "device",
-    2: "kernels nvrtc cublas tape",
+    2: "layouts kernels nvrtc cublas tape",
     3: "tensor host_kernels launches gemm traced",
     4: "operands primitive cuda_kernels",
     5: "ops.elementwise ops.masks ops.philox",

@@ -16,12 +16,19 @@ from .shapes import _axis, reshape
 
 def _added(total: Any, g: Any, like: Any, index: Any) -> bool:
     """Add g to the part of an array that it is the gradient of, if that is a view."""
-    parts = index if type(index) is tuple else (index,)
-    if any(type(i) not in _VIEWING for i in parts) or total.shape != like.shape:
+    part = viewed(total, index) if total.shape == like.shape else None
+    if part is None:
         return False
-    part = total[parts if ... in parts else (*parts, ...)]  # an array for one element
     part += g
     return True
+
+
+def viewed(x: Any, index: Any) -> Any:
+    """x[index] as an array on the memory of x; None where it is not surely that."""
+    parts = index if type(index) is tuple else (index,)
+    if any(type(i) not in _VIEWING for i in parts):
+        return None
+    return x[parts if ... in parts else (*parts, ...)]  # an array for one element
 
 
 _VIEWING = frozenset((slice, int, type(None), type(...)))
