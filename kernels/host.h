@@ -115,16 +115,22 @@ constexpr bool is_matrix(char c) { return c == 't' || c == 'p' || c == 'q'; }
 template <class F> struct Letters {
   static constexpr int INPUTS = inputs(F::OPERANDS);
   static constexpr int TOTAL = length(F::OPERANDS) - 1;
-  static constexpr char letter(int k) { return eg::letter(F::OPERANDS, k); }
-  // how many axes the operands before k have: so many steps within them come first
-  static constexpr int axes(int k) {
-    int count = 0;
-    for (int j = 0; j < k; ++j) {
-      const char c = letter(j);
-      count += is_matrix(c) ? 2 : c == 'n' || c == 'm' || c == 'c';
+  // read when compiled, not by each call
+  struct Table {
+    char letter[TOTAL] = {};
+    int axes[TOTAL] = {};
+    constexpr Table() {
+      for (int k = 0, count = 0; k < TOTAL; ++k) {
+        const char c = letter[k] = eg::letter(F::OPERANDS, k);
+        axes[k] = count;
+        count += is_matrix(c) ? 2 : c == 'n' || c == 'm' || c == 'c';
+      }
     }
-    return count;
-  }
+  };
+  static constexpr Table TABLE{};
+  static constexpr char letter(int k) { return TABLE.letter[k]; }
+  // how many axes the operands before k have: so many steps within them come first
+  static constexpr int axes(int k) { return TABLE.axes[k]; }
 };
 
 // One operand of one row: KIND is its letter in OPERANDS.
@@ -293,12 +299,13 @@ template <class T> struct Dense {
   Index rows, columns, down, along;
   W* at;
   bool direct;
-  Index size() const { return rows * columns; }
-  void place(W* buffer) {
+  // How much of the buffer it takes.
+  Index room() {
     direct = sizeof(T) == sizeof(W) && (columns <= 1 || along == sizeof(T)) &&
              (rows <= 1 || down == columns * Index(sizeof(T)));
-    at = direct ? reinterpret_cast<W*>(from) : buffer;
+    return direct ? 0 : rows * columns;
   }
+  void place(W* buffer) { at = direct ? reinterpret_cast<W*>(from) : buffer; }
   void read() {
     for (Index i = 0; !direct && i < rows; ++i)
       for (Index j = 0; j < columns; ++j)
@@ -336,19 +343,22 @@ void products(char** a, const Index* count, const Index* step,
     own.columns = letter == 'p' ? k : n;
     own.down = is_matrix(letter) ? within[0] : 0;
     own.along = within[is_matrix(letter)];
-    size += own.size();
+    size += own.room();
   }
-  const std::unique_ptr<W[]> buffer(new W[size]);
+  constexpr Index NEAR = 256;  // elements for which asking for memory takes too long
+  W near[NEAR];
+  const std::unique_ptr<W[]> far(size > NEAR ? new W[size] : nullptr);
+  W* const buffer = far ? far.get() : near;
   for (Index call = 0; call < count[0]; ++call) {
-    W* next = buffer.get() + n;
+    W* next = buffer + n;
     for (int i = 0; i < L::TOTAL; ++i) {
       operands[i].from = a[i] + call * step[i];
       operands[i].place(next);
-      next += operands[i].size();
+      next += operands[i].room();
       if (i < L::INPUTS) operands[i].read();
     }
     F().template operator()<W>(
-        HostLane(), m, k, n, buffer.get(),
+        HostLane(), m, k, n, buffer,
         argument<T, L::letter(K), (K < L::INPUTS)>(operands[K])...);
     for (int i = L::INPUTS; i < L::TOTAL; ++i) operands[i].write();
   }
