@@ -129,6 +129,7 @@ class Function:
         self._exact = exact
         self._falls_back = falls_back
         self._versions: OrderedDict[Any, _Versions] = OrderedDict()
+        self._latest: _Versions | None = None  # the last among them
         self._graphs: Graphs | None = None
         self._lock = threading.RLock()
 
@@ -146,11 +147,10 @@ class Function:
             return self.python_function(*args, **kwargs)
         if current() is not None or primitive.checked is not None or stopped():
             return self.python_function(*args, **kwargs)
-        key, leaves = _key(args, kwargs)
-        arrays = [x if type(x) is np.ndarray else x._data for x in leaves]
+        key, leaves, arrays, home = _key(args, kwargs)
         if self._signature is not None:
             self._check(arrays)
-        home, tapes = _home(leaves), active()
+        tapes = active()
         if home is None or (tapes and home is not CPU):
             return self.python_function(*args, **kwargs)
         if home is not CPU:
@@ -181,7 +181,7 @@ class Function:
         given = args, kwargs
         if np.ndarray in map(type, leaves):  # whose owner may write into it
             given = nest.map_structure(_copied, given)
-            _, leaves = _key(*given)
+            leaves = _key(*given)[1]
         found = [watchers(tapes, x._node) for x in leaves]
         around = [watchers(tapes, x._node) for x in self._enclosing.tensors()]
         with self._lock:
@@ -234,8 +234,9 @@ class Function:
             versions = self._versions[key] = _Versions()
             if len(self._versions) > MOST_PROGRAMS:
                 self._versions.popitem(last=False)
-        else:
+        elif versions is not self._latest:
             self._versions.move_to_end(key)
+        self._latest = versions
         return versions
 
     def _on_gpus(self) -> Graphs:
@@ -279,8 +280,7 @@ class Function:
         Of calls under tapes, if there were no others.  On a GPU the second call makes
         it.
         """
-        key, leaves = _key(args, kwargs)
-        home = _home(leaves)
+        key, _, _, home = _key(args, kwargs)
         if home is not CPU and home is not None and self._graphs is not None:
             graph = self._graphs.of(home, key)
             if graph is not None:
@@ -348,48 +348,46 @@ _PLAIN = frozenset((*TENSORS, np.ndarray, int, float, bool, str, type(None)))
 
 def _key(
     args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], list[Any]]:
-    """The signature of arguments, and the tensors and arrays among them."""
-    nested = kwargs or any(type(x) not in _PLAIN and nest.is_nested(x) for x in args)
-    leaves: Sequence[Any] = nest.flatten((args, kwargs)) if nested else args
-    key: list[Any] = []
-    found: list[Any] = []
-    for x in leaves:
-        if isinstance(x, Variable):
-            key.append((Variable, x._node.order))
-        elif isinstance(x, Tensor):
-            data = x._data
-            found.append(x)
-            key.append(data.shape)
-            key.append(data.dtype)
-        elif type(x) is np.ndarray:
-            found.append(x)
-            key.append(np.ndarray)
-            key.append(x.shape)
-            key.append(x.dtype)
-        else:
-            key.append(type(x))
-            key.append(_static(x))
-    if nested:  # and how they are
-        key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
-    return tuple(key), found
+) -> tuple[tuple[Any, ...], list[Any], list[Any], Device | None]:
+    """The signature of arguments, the tensors and arrays among them, their buffers.
 
-
-def _home(leaves: Sequence[Any]) -> Device | None:
-    """The device of the tensors among arguments; None if they are on several.
-
-    The current one where there are none.
+    And the device of those tensors: the current one where there are none, and None if
+    they are on several.
     """
-    home = None
+    leaves: Sequence[Any] = args
+    key: list[Any] = []
+    for x in args:
+        if kwargs or (type(x) not in _PLAIN and nest.is_nested(x)):
+            leaves = nest.flatten((args, kwargs))
+            break
+    found: list[Any] = []
+    arrays: list[Any] = []
+    home: Any = None
     for x in leaves:
-        if type(x) is not np.ndarray:
+        kind = type(x)
+        if kind is np.ndarray:
+            data = x
+            key.append(kind)
+        elif kind is Tensor or (kind is not Variable and isinstance(x, Tensor)):
             data = x._data
             device = CPU if type(data) is np.ndarray else device_of(data)
-            if home is None:
-                home = device
-            elif device is not home:
-                return None
-    return current_device() if home is None else home
+            if home is not device:
+                home = device if home is None else _SEVERAL
+        else:
+            key.append((kind, x._node.order if kind is Variable else _static(x)))
+            continue
+        found.append(x)
+        arrays.append(data)
+        key.append(data.shape)
+        key.append(data.dtype)
+    if leaves is not args:  # and how they are nested
+        key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
+    if home is None:
+        home = current_device()
+    return tuple(key), found, arrays, None if home is _SEVERAL else home
+
+
+_SEVERAL: Any = object()
 
 
 def _static(x: Any) -> Any:
@@ -445,11 +443,14 @@ class _Captured:
             now = enclosing.tensors()
             if len(now) != len(tensors) or any(map(operator.is_not, now, tensors)):
                 return False
-        return self.program.still_holds()
+        for guard in self.program.guards:
+            if not guard():
+                return False
+        return True
 
     def replay(self, arrays: Sequence[Any]) -> Any:
         found = replayed(self.program, arrays, self.assigns)
-        return self.packed([wrap(x) for x in found], ())
+        return self.packed(list(map(wrap, found)), ())
 
     def replay_under(
         self,

@@ -53,6 +53,7 @@ class Group:
         self.step = 0
         self.kernel: Any = None  # makes the whole update in one pass
         self.factors: list[Any] = []  # arrays for the numbers it takes, on the CPU
+        self.numbers: Any = None  # what those are views of
         self.slots: Slots = {}
         self.blocks: list[tuple[slice, Slots]] = []
 
@@ -125,8 +126,8 @@ class Group:
 
     def set(self, factors: Sequence[float]) -> None:
         """Write the numbers that the kernel takes to where it reads them."""
-        for place, x in zip(self.factors, factors, strict=False):
-            place.fill(x)
+        if self.factors:
+            self.numbers[:] = factors
 
     def scalar(self, value: Any) -> Any:
         """A factor for the buffers, in the form that costs least to multiply by."""
@@ -274,18 +275,20 @@ class Optimizer:
         with the learning rate of then.
         """
 
-        def count() -> Sequence[float]:
-            rate = float(self.learning_rate)
-            group.step += 1
-            return self._factors(group.step, rate)
-
         run = recording()
         if run is None:
-            return count()
+            return self._counted(group)
         step, way = group.step, self._way()
         run.undo.append(lambda: setattr(group, "step", step))
         run.guards += [lambda: group in self._groups, lambda: self._way() == way]
-        return run.numbers(count, group.wide, group.slots.values())
+        return run.numbers(
+            lambda: self._counted(group), group.wide, group.slots.values()
+        )
+
+    def _counted(self, group: Group) -> Sequence[float]:
+        rate = float(self.learning_rate)
+        group.step += 1
+        return self._factors(group.step, rate)
 
     def _way(self) -> list[bool]:
         """Which settings are not zero: by that an update chooses what it does."""
@@ -349,8 +352,8 @@ class Optimizer:
                 group.kernel = kernel(self._kernel, device.backend)
                 if group.kernel is not None and group.xp is np:
                     # as arrays, which NumPy need not make of numbers at each call
-                    for _ in self._factors(1, 0.0):
-                        group.factors.append(np.zeros((), group.wide))
+                    group.numbers = np.zeros(len(self._factors(1, 0.0)), group.wide)
+                    group.factors = list(map(np.squeeze, group.numbers[:, None]))
             groups.append(group)
         self._groups, self._states = groups, known
 

@@ -41,7 +41,7 @@ class Program:
         exact: bool,
     ):
         self.name = name
-        self.guards = trace.guards
+        self.guards = trace.guards  # () -> bool: what must still be true of objects
         needed = [*results, *(array for _, array in written)]
         variables = [x for _, x in read]
         changing = [*inputs, *variables]
@@ -55,16 +55,14 @@ class Program:
         self.calls = plan.calls
         self._runs = plan.grouped()
         returned = {id(plan.roots.of(x)) for x in needed}
-        read_there = [plan.moves(x) if id(x) not in returned else [] for x in inputs]
-        self._in = [
-            _Input(plan.place(x), moves)
-            for x, moves in zip(inputs, read_there, strict=True)
-        ]
-        moved = [plan.moves(x) if _only(x, needed, plan) else [] for x in results]
-        self._out = [
-            _Result(plan.place(x), moves)
-            for x, moves in zip(results, moved, strict=True)
-        ]
+        self._inputs, self._moved_inputs = _split(
+            self.inputs,
+            [plan.moves(x) if id(x) not in returned else [] for x in inputs],
+        )
+        self._results, self._moved_results = _split(
+            [plan.place(x) for x in results],
+            [plan.moves(x) if _only(x, needed, plan) else [] for x in results],
+        )
         self.bytes_eager, self.bytes_planned = plan.bytes_eager, plan.bytes_planned
         # Variables: the array the program reads, and the one it was last found with
         self._read = [(v, plan.place(x)) for v, x in read]
@@ -75,32 +73,29 @@ class Program:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on these inputs; the results belong to the caller."""
-        for given, x in zip(self._in, inputs, strict=True):
-            if given.moves:
-                given.take(x)
-            else:
-                given.array[...] = x
+        for i, place in self._inputs:
+            place[...] = inputs[i]
+        for i, moved in self._moved_inputs:
+            moved.take(inputs[i])
         known = self._known
         for i, (variable, place) in enumerate(self._read):
             if variable._data is not known[i]:
                 known[i] = variable._data
                 place[...] = variable._data
-        found: list[Any] = [x.begin() if x.moves else None for x in self._out]
+        begun: Sequence[tuple[int, Array]] = ()
+        if self._moved_results:
+            begun = [(i, moved.begin()) for i, moved in self._moved_results]
         for run in self._runs:
             run()
-        for i, result in enumerate(self._out):
-            if not result.moves:
-                found[i] = result.array.copy()
+        found = [place.copy() for _, place in self._results]
+        for i, made in begun:
+            found.insert(i, made)
         for row in self._commits:
             if not row.publish():
                 row.publish_anew()
                 self._known = [variable._data for variable, _ in self._read]
                 row.count()  # when all references to it are there
         return found
-
-    def still_holds(self) -> bool:
-        """Whether what was true of Python's objects at the trace is true now."""
-        return all(guard() for guard in self.guards)
 
     def __str__(self) -> str:
         within = sum(isinstance(call, Call) for call in self.calls)
@@ -203,8 +198,8 @@ LARGE = 2**16  # bytes from which inputs and results are not copied, if that can
 Move = Callable[[Array], None]  # lets calls use another array in place of one
 
 
-class _Input:
-    """The place of an input: it is copied there, or read where it lies."""
+class _Moved:
+    """The place of an input or result that is used where it lies, not copied."""
 
     def __init__(self, array: Array, moves: list[Move]):
         self.array = array
@@ -218,20 +213,21 @@ class _Input:
         for move in self.moves:
             move(x)
 
-
-class _Result:
-    """The place of a result: it is copied from there, or made where it is to stay."""
-
-    def __init__(self, array: Array, moves: list[Move]):
-        self.array = array
-        self.moves = moves
-
     def begin(self) -> Array:
-        """The array that the calls will fill."""
+        """The array that the calls will fill, which is to stay the result."""
         made = np.empty_like(self.array)
         for move in self.moves:
             move(made)
         return made
+
+
+def _split(
+    places: Sequence[Array], moves: Sequence[list[Move]]
+) -> tuple[list[tuple[int, Array]], list[tuple[int, _Moved]]]:
+    """Which of the inputs, or results, are copied, and which are moved."""
+    copied = [(i, x) for i, x in enumerate(places) if not moves[i]]
+    moved = [(i, _Moved(x, moves[i])) for i, x in enumerate(places) if moves[i]]
+    return copied, moved
 
 
 def _only(array: Array, needed: Sequence[Array], plan: _Plan) -> bool:
@@ -665,7 +661,9 @@ class _Shared:
                 )
                 self.copies = [(flat, self.source)]
         self.published: list[Array] = []
+        self.overwrites: list[tuple[Array, Array]] = []  # those, and the new values
         self.views: list[Array] = []
+        self.given: list[tuple[Variable, Array]] = []
         self.public: tuple[Array, ...] = ()  # all of them
         self.counts: list[int] | None = None
 
@@ -675,7 +673,7 @@ class _Shared:
             place[...] = x
         if self.counts != self._counts():
             return False
-        for mine, x in zip(self.published, self.sources, strict=True):
+        for mine, x in self.overwrites:
             mine[...] = x
         return True
 
@@ -688,7 +686,9 @@ class _Shared:
         else:
             self.views = list(self.published)
         self.public = (*self.views, *self.published)
-        for variable, view in zip(self.variables, self.views, strict=True):
+        self.overwrites = list(zip(self.published, self.sources, strict=True))
+        self.given = list(zip(self.variables, self.views, strict=True))
+        for variable, view in self.given:
             variable._data = view
 
     def count(self) -> None:
@@ -696,7 +696,7 @@ class _Shared:
 
     def _counts(self) -> list[int]:
         """How often each public array is referred to; nothing if one is not public."""
-        for variable, view in zip(self.variables, self.views, strict=False):
+        for variable, view in self.given:
             if variable._data is not view:
                 return []
         return list(map(sys.getrefcount, self.public))
