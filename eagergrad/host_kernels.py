@@ -77,7 +77,7 @@ def problem() -> str | None:
         return "there is no C++ compiler (c++, g++, clang++, or the one CXX names)"
     if sys.platform == "win32":
         return "they are not built on Windows"
-    if _numpy_table() is None:
+    if numpy_table("_UFUNC_API") is None:
         return f"NumPy {np.__version__} does not show its table of functions"
     return _failure
 
@@ -280,16 +280,16 @@ _INT, _TEXT, _POINTER = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 
 
 @functools.cache
-def _numpy_table() -> Any:
-    """NumPy's table of C functions for making ufuncs, which extensions link to."""
+def numpy_table(name: str) -> Any:
+    """A table of NumPy's C functions, which extensions link to; None without one."""
     try:
         module = importlib.import_module("numpy._core._multiarray_umath")
-        capsule = module._UFUNC_API
+        capsule = getattr(module, name)
     except (ImportError, AttributeError):
         return None
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = _POINTER, [ctypes.py_object, _TEXT]
-    return (_POINTER * 32).from_address(get(capsule, None))
+    return (_POINTER * 128).from_address(get(capsule, None))
 
 
 # PyUFunc_FromFuncAndDataAndSignature(loops, data, types, count, inputs, outputs,
@@ -308,15 +308,12 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
     """NumPy's ufunc of a compiled kernel's loops."""
     count = len(DTYPES)
     loops = (_POINTER * count).in_dll(built, "eg_loops")
-    letters = kernel.operands.replace(">", "")
-    numbers = [
-        np.dtype(_dtype(letter, dtype)).num for dtype in DTYPES for letter in letters
-    ]
+    numbers = [x.num for dtype in DTYPES for x in dtypes(kernel, dtype)]
     types = ctypes.create_string_buffer(bytes(numbers))
     data = (_POINTER * count)()
     name = kernel.name.encode()
     _kept.append((built, types, data, name))
-    made: Callable[..., Any] = _MAKE(_numpy_table()[31])(
+    made: Callable[..., Any] = _MAKE(numpy_table("_UFUNC_API")[31])(
         *(ctypes.addressof(x) for x in (loops, data, types)),
         *(count, kernel.inputs, kernel.outputs, _NO_IDENTITY, name, b"", 0),
         kernel.signature and kernel.signature.encode(),
@@ -325,11 +322,13 @@ def _ufunc(kernel: Kernel, built: ctypes.CDLL) -> Callable[..., Any]:
     return made
 
 
-def _dtype(letter: str, dtype: str) -> str:
-    """The dtype of an operand in the loop for one of ``DTYPES``."""
-    if letter in "wm" and dtype == "e":
-        return "f"
-    return {"i": "int64", "j": "int64", "b": "int8"}.get(letter, dtype)
+def dtypes(kernel: Kernel, dtype: str) -> list[np.dtype[Any]]:
+    """The dtypes of a kernel's operands in the loop for one of ``DTYPES``."""
+    own = {"i": "int64", "j": "int64", "b": "int8"}
+    if dtype == "e":
+        own |= dict.fromkeys("wm", "f")
+    letters = kernel.operands.replace(">", "")
+    return [np.dtype(own.get(letter, dtype)) for letter in letters]
 
 
 def report() -> list[tuple[str, str]]:

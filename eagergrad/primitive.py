@@ -277,9 +277,9 @@ def kernel(name: str, backend: Backend) -> Callable[..., Any] | None:
 
         return cuda_kernels.find(name, backend.driver)
     if backend.kind == "cpu":
-        from . import host_kernels
+        from . import direct
 
-        return host_kernels.find(name)
+        return direct.find(name)
     return None
 
 

@@ -21,7 +21,7 @@ FLOORS = {
     1: "device",
     2: "layouts kernels nvrtc cublas tape",
     3: "tensor host_kernels launches gemm traced",
-    4: "operands primitive cuda_kernels",
+    4: "operands primitive cuda_kernels direct",
     5: "ops.elementwise ops.masks ops.philox",
     6: "ops.reductions ops.shapes ops.indexing ops.linalg",
     7: (
