@@ -116,15 +116,25 @@ struct integer_cross_entropy {
   }
 };
 
+// Of g / count, for the mean of so many losses.
 struct integer_cross_entropy_vjp {
-  static constexpr char OPERANDS[] = "sniss>n";
+  static constexpr char OPERANDS[] = "sniiss>n";
   template <class T, class Lane, class X, class D>
-  EG_FN void operator()(const Lane& lane, Index n, T g, X x, long long label, T top,
-                        T rest, D dx) const {
+  EG_FN void operator()(const Lane& lane, Index n, T g, X x, long long label,
+                        long long count, T top, T rest, D dx) const {
+    const T share = g / T(count);
     lane.each(n, [&](Index j) {
       const T p = exp_share((T(x[j]) - top) - rest);
-      dx[j] = g * (j == Index(label) ? p - T(1) : p);
+      dx[j] = share * (j == Index(label) ? p - T(1) : p);
     });
+  }
+};
+
+struct mean {
+  static constexpr char OPERANDS[] = "n>s";
+  template <class T, class Lane, class X, class S>
+  EG_FN void operator()(const Lane& lane, Index n, X x, S& y) const {
+    y = lane.template sum<T>(n, [&](Index i) { return T(x[i]); }) / T(n);
   }
 };
 

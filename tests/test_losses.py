@@ -226,3 +226,36 @@ def test_global_norm_and_clipping():
 def test_errors(call, message):
     with pytest.raises(eg.errors.ShapeError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("shape", [(1,), (4096,), (4097,), (0,), (2, 3), (1, 1, 5)])
+def test_the_mean_of_cross_entropies_is_that_of_its_losses(shape, dtype):
+    rng = np.random.default_rng(0)
+    logits = eg.tensor(rng.normal(size=(*shape, 3)).astype(dtype))
+    labels = rng.integers(3, size=shape)
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch(logits)
+        found = eg.softmax_cross_entropy(logits, labels, mean=True)
+        losses = eg.softmax_cross_entropy(logits, labels)
+    assert found.shape == ()
+    assert found.dtype == dtype
+    eps = np.finfo(dtype).eps
+    wide = losses.numpy().astype("f8")
+    with np.errstate(invalid="ignore"):
+        mean = wide.sum() / np.float64(wide.size)
+    np.testing.assert_allclose(found.numpy(), mean, rtol=4 * eps)
+    given = eg.full(shape, 1.0 / max(wide.size, 1), dtype)
+    expected = tape.gradient(losses, logits, output_gradients=given).numpy()
+    got = tape.gradient(found, logits).numpy()
+    np.testing.assert_allclose(got, expected, rtol=4 * eps, atol=eps / 64)
+
+
+@pytest.mark.parametrize("labels", [[3], [-1], [0, 3], [0, -1], [[0, 2], [1, -5]]])
+@pytest.mark.parametrize("dtype", ["int64", "int8"])
+def test_labels_outside_are_refused(labels, dtype):
+    labels = np.array(labels, dtype)
+    logits = np.zeros((*labels.shape, 3))
+    wrong = {3, -1, -5} & set(labels.ravel().tolist())
+    with pytest.raises(IndexError, match=rf"\[0, 3\), got {wrong.pop()}"):
+        eg.softmax_cross_entropy(logits, labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -105,20 +106,36 @@ def _integer_cross_entropy_rule(
     return g.reshape((*g.shape, 1)) * _softmax_error(logits, labels, kept)
 
 
-def _cross_entropy_kernel(rows: Any, logits: Any, labels: Any, mean: bool) -> Any:
+FEW = 4096  # losses of which a kernel makes the mean
+
+
+def _cross_entropy_kernel(
+    rows: Any, average: Any, logits: Any, labels: Any, mean: bool
+) -> Any:
     y, top, rest = rows(logits, labels)
     if mean:
-        y = _mean_forward(backend_of(y).xp, y, None, False)
+        if 0 < y.size <= FEW:
+            y = average(y if y.ndim == 1 else y.reshape(-1))
+        else:
+            y = _mean_forward(backend_of(y).xp, y, None, False)
     return y, (top, rest)
 
 
 def _cross_entropy_vjp_kernel(
-    rows: Any, g: Any, logits: Any, labels: Any, mean: bool, kept: Any
+    rows: Any, _: Any, g: Any, logits: Any, labels: Any, mean: bool, kept: Any
 ) -> Any:
-    return rows(g / (labels.size or 1) if mean else g, logits, labels, *kept)
+    count = _number((labels.size or 1) if mean else 1)
+    return rows(g, logits, labels, count, *kept)
 
 
-fuse(_integer_cross_entropy, _cross_entropy_kernel, _cross_entropy_vjp_kernel)
+_number = functools.lru_cache(np.array)  # as kernels take integers
+
+fuse(
+    _integer_cross_entropy,
+    _cross_entropy_kernel,
+    _cross_entropy_vjp_kernel,
+    ("integer_cross_entropy", "mean"),
+)
 
 
 @primitive()
@@ -214,12 +231,20 @@ def _checked(labels: Any, classes: int, name: str = "softmax_cross_entropy") -> 
 
     On a GPU this check would wait for the device; there the values are taken as given.
     """
-    labels = labels.astype(np.int64, copy=False)  # int8 would wrap around in uint8
+    if labels.dtype is not _INT64:  # int8 would wrap around in uint8
+        labels = labels.astype(_INT64)
     if type(labels) is np.ndarray and labels.size:
-        unsigned = labels.view(np.uint64)
         # of few labels the place of the largest is found in a quarter of the time that
-        # its value takes
-        if unsigned.item(unsigned.argmax()) >= classes:
-            wrong = labels[unsigned >= classes][0]
+        # its value takes, and one is read sooner than that
+        if labels.size == 1:
+            largest = labels.item()
+        else:
+            unsigned = labels.view(np.uint64)
+            largest = unsigned.item(unsigned.argmax())
+        if not 0 <= largest < classes:
+            wrong = labels[(labels < 0) | (labels >= classes)][0]
             raise IndexError(f"{name}: labels lie in [0, {classes}), got {wrong}")
     return labels
+
+
+_INT64 = np.dtype(np.int64)
