@@ -52,7 +52,7 @@ from .operands import (
     promoted,
     widened,
 )
-from .tape import ITEM, Node, Tape, active, caller, record, recorders
+from .tape import Node, active, caller, item, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, wrap
 
 Rule = Callable[..., Any]
@@ -82,6 +82,9 @@ class Op:
         "name",
         "numpy",
         "params",
+        "pick_both",
+        "pick_first",
+        "pick_second",
         "picks",
         "plain",
         "reads",
@@ -127,6 +130,8 @@ class Op:
         self.rules: tuple[Rule | None, ...] = (_no_rule(name),) * self.arity
         self.reads: tuple[tuple[str, ...], ...] = (("place",),) * self.arity
         self.picks: tuple[Callable[..., Any] | None, ...] = (_pick_place,) * self.arity
+        # of two arrays, as both are known to tapes or one is
+        self.pick_both = self.pick_first = self.pick_second = _pick_place
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
         self.several = several  # returns a tuple of arrays
@@ -155,6 +160,11 @@ class Op:
             None if not names else _picker(self.arrays, self.params, names)
             for names in reads
         )
+        if self.arity == 2 and not self.params and not joint:
+            first, second = reads
+            self.pick_both = _picker_of_two(self.arrays, first, second)
+            self.pick_first = _picker_of_two(self.arrays, first, ())
+            self.pick_second = _picker_of_two(self.arrays, (), second)
 
     def _implementation(self, backend: Backend) -> Callable[..., Any]:
         found = self.bare(backend)
@@ -503,9 +513,12 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
             z = impl[type(data)](data)
         except Exception as error:
             z = op.again(error, (x,))
-        if narrows and z.dtype is not data.dtype:
+        dtype = z.dtype
+        if narrows and dtype is not data.dtype:
             z = narrowed(z, impl, data)
-        if not z.shape and type(z) not in BUFFERS:
+            dtype = z.dtype
+        shape = z.shape
+        if not shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
         out._data = z
@@ -518,7 +531,7 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
                 if tapes:
                     pick = op.picks[0]
                     saved = _NOTHING if pick is None else pick(data, z, node, ())
-                    out._node = record(tapes, op, (node,), saved, z)
+                    out._node = record(tapes, op, (node,), saved, shape, dtype)
         return out
 
     return entry
@@ -555,32 +568,31 @@ def _entry_two(op: Op) -> Callable[..., Tensor]:
             z = op.again(error, (a, b))
         if z.dtype is not dtype:
             z = narrowed(z, impl, x, y)
-        if not z.shape and type(z) not in BUFFERS:
+            dtype = z.dtype
+        shape = z.shape
+        if not shape and type(z) not in BUFFERS:
             z = backend_of(z).asarray(z)
         out: Tensor = new(Tensor)
         out._data = z
         out._node = None
-        if (node_b is not None or node_a is not None) and recorded:
+        if node_b is not None or node_a is not None:
             tapes = active()
-            if tapes:
-                if (node_a is not None and node_a.tapes is not tapes) or (
-                    node_b is not None and node_b.tapes is not tapes
-                ):
-                    tapes = recorders(tapes, (node_a, node_b))
+            if tapes and recorded:
+                if node_b is None:
+                    pick = op.pick_first
+                    known = node_a.tapes is tapes
+                elif node_a is None:
+                    pick = op.pick_second
+                    known = node_b.tapes is tapes
+                else:
+                    pick = op.pick_both
+                    known = node_a.tapes is tapes is node_b.tapes
+                nodes = node_a, node_b
+                if not known:
+                    tapes = recorders(tapes, nodes)
                 if tapes:
-                    pick_a, pick_b = op.picks
-                    if pick_a is pick_b is None:
-                        saved = _NOTHING_TWICE
-                    else:
-                        saved = (
-                            _NOTHING
-                            if pick_a is None or node_a is None
-                            else pick_a(x, y, z, node_a, _NOTHING),
-                            _NOTHING
-                            if pick_b is None or node_b is None
-                            else pick_b(x, y, z, node_b, _NOTHING),
-                        )
-                    out._node = record(tapes, op, (node_a, node_b), saved, z)
+                    saved = pick(x, y, z, nodes)
+                    out._node = record(tapes, op, nodes, saved, shape, dtype)
         return out
 
     return entry
@@ -614,7 +626,7 @@ def _entry_params(op: Op) -> Callable[..., Tensor]:
                 if tapes:
                     pick, z = op.picks[0], out._data
                     saved = _NOTHING if pick is None else pick(data, z, node, params)
-                    out._node = record(tapes, op, (node,), saved, z)
+                    out._node = record(tapes, op, (node,), saved, z.shape, z.dtype)
         return out
 
     return entry
@@ -653,8 +665,9 @@ def _entry_many(op: Op) -> Callable[..., Tensor]:
             nodes = tuple([None if type(x) in SCALARS else x._node for x in inputs])
             tapes = recorders(tapes, nodes)
             if tapes:
-                saved = _saved(op, datas, out._data, nodes, params)
-                out._node = record(tapes, op, nodes, saved, out._data)
+                z = out._data
+                saved = _saved(op, datas, z, nodes, params)
+                out._node = record(tapes, op, nodes, saved, z.shape, z.dtype)
         return out
 
     return entry
@@ -694,7 +707,8 @@ def _entry_three(op: Op) -> Callable[..., Tensor]:
                     saved = pick and pick(x_a, x_b, x_c, z, nodes, params)
                 else:
                     saved = _saved(op, (x_a, x_b, x_c), z, nodes, params)
-                out._node = record(tapes, op, nodes, saved or _NOTHING, z)
+                saved = saved or _NOTHING
+                out._node = record(tapes, op, nodes, saved, z.shape, z.dtype)
         return out
 
     return entry
@@ -723,20 +737,13 @@ def _entry_several(op: Op) -> Callable[..., Any]:
             if tapes:
                 y = tuple([out._data for out in outs])
                 saved = (y, *_saved(op, datas, y, nodes, params))
-                producer = record(tapes, op, nodes, saved, y[0])
+                producer = record(tapes, op, nodes, saved, y[0].shape, y[0].dtype)
                 for i, out in enumerate(outs):
                     if out._data.dtype.kind in INEXACT:
                         out._node = item(tapes, producer, i, len(outs), out._data)
         return outs
 
     return entry
-
-
-def item(
-    tapes: tuple[Tape, ...], producer: Node, i: int, count: int, output: Any
-) -> Node:
-    """The node of one of several outputs."""
-    return record(tapes, ITEM, (producer,), (i, count), output)
 
 
 def _entry_list(op: Op) -> Callable[..., Tensor]:
@@ -761,14 +768,14 @@ def _entry_list(op: Op) -> Callable[..., Tensor]:
             if tapes:
                 shapes = [x._data.shape for x in inputs]
                 saved = (shapes, *params)
-                out._node = record(tapes, op, nodes, saved, out._data)
+                z = out._data
+                out._node = record(tapes, op, nodes, saved, z.shape, z.dtype)
         return out
 
     return entry
 
 
 _NOTHING: tuple[Any, ...] = ()
-_NOTHING_TWICE: tuple[tuple[Any, ...], ...] = ((), ())
 
 
 def _saved(
@@ -854,7 +861,21 @@ def _picker(
 ) -> Callable[..., Any]:
     """A function that collects what a rule reads into the tuple the tape saves."""
     items = "".join(f"p[{params.index(n)}]," if n in params else f"{n}," for n in names)
-    text = f"lambda {','.join(arrays)}, y, like, p: ({items})".replace("*", "")
+    return _made(f"lambda {','.join(arrays)}, y, like, p: ({items})".replace("*", ""))
+
+
+def _picker_of_two(
+    arrays: tuple[str, ...], first: tuple[str, ...], second: tuple[str, ...]
+) -> Callable[..., Any]:
+    """The same for both rules of an op of two arrays, in one call."""
+    items = [
+        "".join(f"like[{i}]," if name == "like" else f"{name}," for name in names)
+        for i, names in enumerate((first, second))
+    ]
+    return _made(f"lambda {','.join(arrays)}, y, like: (({items[0]}), ({items[1]}))")
+
+
+def _made(text: str) -> Callable[..., Any]:
     found = _PICKERS.get(text)
     if found is None:
         found = _PICKERS[text] = eval(text)

@@ -387,16 +387,17 @@ def record(
     op: Any,
     inputs: tuple[Node | None, ...],
     saved: tuple[Any, ...],
-    output: Any,
+    shape: tuple[int, ...],
+    dtype: Any,
 ) -> Node:
-    """Put one op on ``tapes`` and return the node of its output buffer."""
+    """Put one op on ``tapes`` and return the node of its output."""
     node: Node = new(Node)  # 60 ns less than a call of the class
     node.tapes = tapes
     node.op = op
     node.inputs = inputs
     node.saved = saved
-    node.shape = output.shape
-    node.dtype = output.dtype
+    node.shape = shape
+    node.dtype = dtype
     entry = ref(node)
     for tape in tapes:
         entries = tape.entries
@@ -474,6 +475,13 @@ class ItemOp:
 
 
 ITEM = ItemOp()
+
+
+def item(
+    tapes: tuple[Tape, ...], producer: Node, i: int, count: int, output: Any
+) -> Node:
+    """Put the step to one of several outputs on tapes; its node."""
+    return record(tapes, ITEM, (producer,), (i, count), output.shape, output.dtype)
 
 
 def record_operation(
@@ -560,9 +568,9 @@ def record_user_op(
     op = UserOp(name, backward_function, specs, devices, shadow)
     if not outputs:
         return
-    producer = record(tapes, op, nodes, (), outputs[0])
+    producer = record(tapes, op, nodes, (), outputs[0].shape, outputs[0].dtype)
     for i, output in enumerate(outputs):
-        node = record(tapes, ITEM, (producer,), (i, len(outputs)), output)
+        node = item(tapes, producer, i, len(outputs), output)
         if output._node is None:
             output._node = node
             continue
@@ -590,7 +598,7 @@ def record_call(
     nodes = tuple([tensor._node for tensor in inputs])
     tapes = recorders(_active.get(), nodes)
     if tapes and outputs:
-        producer = record(tapes, op, nodes, tuple(saved), outputs[0]._data)
+        shape, dtype = outputs[0].shape, outputs[0].dtype
+        producer = record(tapes, op, nodes, tuple(saved), shape, dtype)
         for i, output in enumerate(outputs):
-            place = i, len(outputs)
-            output._node = record(tapes, ITEM, (producer,), place, output._data)
+            output._node = item(tapes, producer, i, len(outputs), output)
