@@ -42,10 +42,12 @@ class Call:
     counts: tuple[int, ...]  # the length of its own axis, then of core axes
     steps: tuple[int, ...]
     around: Sequence[Axis]
+    faster: int = 0  # another loop, which rounds in another order
 
-    def words(self) -> list[int]:
+    def words(self, exact: bool) -> list[int]:
         """As kernels/sequence.h reads it."""
-        found = [self.loop, self.data, len(self.operands), len(self.counts)]
+        loop = self.loop if exact else self.faster or self.loop
+        found = [loop, self.data, len(self.operands), len(self.counts)]
         found += [len(self.steps), len(self.around)]
         found += map(address, self.operands)
         found += self.counts
@@ -56,16 +58,19 @@ class Call:
 
 
 class Run:
-    """Calls made one after the other, without Python between them."""
+    """Calls made one after the other, without Python between them.
 
-    def __init__(self, calls: Sequence[Call]):
+    If they need not be ``exact``, some products have other bits than NumPy's.
+    """
+
+    def __init__(self, calls: Sequence[Call], exact: bool = True):
         self.calls = list(calls)
         words: list[int] = []
         self._places: list[int] = []  # of the operands' addresses among the words
         for call in self.calls:
             start = len(words) + 6
             self._places += range(start, start + len(call.operands))
-            words += call.words()
+            words += call.words(exact)
         self._words = np.array(words, np.int64)
         start = address(self._words)
         bounds = ctypes.c_void_p(start), ctypes.c_void_p(start + self._words.nbytes)
@@ -274,7 +279,26 @@ def _of_ufunc(
     if any(x != shape for x in shapes[ufunc.nin :]):
         return None
     over = [broadcast(*lane, shape) for lane in lanes]
-    return _call(loop, data, operands, shape, over, tuple(sizes.values()), steps)
+    call = _call(loop, data, operands, shape, over, tuple(sizes.values()), steps)
+    if ufunc is np.matmul and call is not None:
+        call.faster = _in_panels(call)
+    return call
+
+
+def _in_panels(call: Call) -> int:
+    """The loop of kernels/matmul.h for a product; 0 where it would not be faster.
+
+    It is faster for factors that a cache holds, which BLAS copies first, and for which
+    it wakes threads that cost more than they do.
+    """
+    char = call.operands[0].dtype.char
+    _, m, k, n = call.counts
+    small = m * k <= 2**15 and k * n <= 2**17 and m * k * n <= 2**21
+    gaps = call.steps[-1] != call.operands[2].itemsize
+    if char not in "fd" or not small or gaps or not k:
+        return 0
+    loops = (ctypes.c_void_p * 2).in_dll(_library(), "eg_products")
+    return loops["fd".index(char)] or 0
 
 
 _OPERANDS = frozenset((np.ndarray, int, float, bool, complex))

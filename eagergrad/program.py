@@ -53,7 +53,7 @@ class Program:
         self.instructions = [plan.placed(instruction) for instruction in fused]
         self.inputs = [plan.place(x) for x in inputs]
         self.calls = plan.calls
-        self._runs = plan.grouped()
+        self._runs = plan.grouped(exact)
         returned = {id(plan.roots.of(x)) for x in needed}
         self._inputs, self._moved_inputs = _split(
             self.inputs,
@@ -344,13 +344,14 @@ class _Plan:
             if root is not x or not any(self.place(x) is y for y in direct):
                 self._fixed.add(id(root))
 
-    def grouped(self) -> list[Callable[[], Any]]:
+    def grouped(self, exact: bool) -> list[Callable[[], Any]]:
         """The steps, with calls of loops that follow each other as one run."""
         for of_loops, steps in itertools.groupby(
             self.calls, lambda step: isinstance(step, Call)
         ):
             if of_loops:
-                self._found.append(Run([x for x in steps if isinstance(x, Call)]))
+                calls = [x for x in steps if isinstance(x, Call)]
+                self._found.append(Run(calls, exact))
             else:
                 self._found += [x for x in steps if not isinstance(x, Call)]
         return self._found

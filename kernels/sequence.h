@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "host.h"
+#include "matmul.h"
 
 namespace eg {
 
@@ -104,3 +105,7 @@ const eg::Loop eg_copies[] = {eg::copied<1>, eg::copied<2>, eg::copied<4>,
 extern "C" __attribute__((visibility("default"))) const eg::Loop eg_choices[];
 const eg::Loop eg_choices[] = {eg::chosen<std::uint8_t>, eg::chosen<std::uint16_t>,
                                eg::chosen<std::uint32_t>, eg::chosen<std::uint64_t>};
+
+extern "C" __attribute__((visibility("default"))) const eg::Loop eg_products[];
+const eg::Loop eg_products[] = {eg::products_in_panels<float>,
+                                eg::products_in_panels<double>};

@@ -253,3 +253,81 @@ def test_a_step_is_one_run_after_its_counter():
     within = [isinstance(call, loops.Call) for call in program.calls]
     assert within == [False] + [True] * (len(within) - 1)
     assert f"{len(within) - 1} of them of loops in 1 run" in str(program)
+
+
+# rows, columns between, columns; of a panel and less, of a tile and less
+PRODUCTS = [
+    *((1, 1, 1), (8, 5, 32), (64, 128, 128), (7, 3, 31), (65, 10, 33), (5, 1024, 17)),
+    *((3, 64, 10), (9, 2, 64), (2, 3, 100), (128, 64, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
+def test_products_in_panels(sizes, dtype):
+    m, k, n = sizes
+    a, b = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+    wide = np.zeros((m, 2 * k), dtype)
+    wide[:, ::2] = a
+    firsts = a, np.asfortranarray(a), wide[:, ::2], a[::-1]
+    seconds = b, np.asfortranarray(b), np.repeat(b, 2, 0)[::2], b[:, ::-1]
+    eps = np.finfo(dtype).eps
+    right = a.astype("f8") @ b.astype("f8")
+    bound = k * eps * (np.abs(a) @ np.abs(b))
+    found = set()
+    for x, y in itertools.product(firsts, seconds):
+        for out in np.full((m, n), 7, dtype), np.full((m, 2 * n), 7, dtype)[:, :n]:
+            call = loops._of_ufunc(np.matmul, (x, y), {}, [out])
+            if call is None:  # BLAS does not take it
+                continue
+            assert call.faster
+            loops.Run([call], exact=False)()
+            expected = right[::-1] if x is firsts[3] else right
+            expected = expected[:, ::-1] if y is seconds[3] else expected
+            assert (np.abs(out - expected) <= bound).all()
+            found.add(out.tobytes())
+    assert len(found) == 1  # however the factors lie
+
+
+def test_the_bits_of_a_product_in_panels_are_those_of_fused_sums():
+    a, b = rng.normal(size=(3, 50)), rng.normal(size=(50, 40))
+    x, y = a.astype("f4"), b.astype("f4")
+    out = np.zeros((3, 40), "f4")
+    loops.Run([loops._of_ufunc(np.matmul, (x, y), {}, [out])], exact=False)()
+    fused, rounded = np.zeros((2, 3, 40), "f4")
+    for i in range(50):  # in float64 a product of float32 is exact, and a sum nearly
+        term = x[:, i, None].astype("f8") * y[i].astype("f8")
+        fused = (fused.astype("f8") + term).astype("f4")
+        rounded = rounded + term.astype("f4")  # on CPUs without such an instruction
+    assert out.tobytes() in (fused.tobytes(), rounded.tobytes())
+
+
+def test_a_product_of_what_is_not_finite_or_nothing():
+    a, b = np.ones((2, 3), "f4"), np.ones((3, 40), "f4")
+    a[0, 1], b[2, 5] = np.nan, np.inf
+    out = np.zeros((2, 40), "f4")
+    loops.Run([loops._of_ufunc(np.matmul, (a, b), {}, [out])], exact=False)()
+    np.testing.assert_array_equal(out, a @ b)
+    none = np.full((2, 4), 7.0, "f4")
+    call = loops._of_ufunc(np.matmul, (a[:, :0], np.zeros((0, 4), "f4")), {}, [none])
+    assert call is None or not call.faster
+
+
+def test_products_with_gaps_or_too_large_stay_with_blas():
+    def faster(a, b, out):
+        call = loops._of_ufunc(np.matmul, (a, b), {}, [out])
+        return call is not None and bool(call.faster)
+
+    a, b = np.ones((64, 64), "f4"), np.ones((64, 64), "f4")
+    assert faster(a, b, np.zeros((64, 64), "f4"))
+    assert not faster(a, b, np.zeros((64, 64), "f4", order="F"))
+    assert not faster(a.astype("F"), b.astype("F"), np.zeros((64, 64), "F"))
+    large = np.ones((512, 512), "f4")
+    assert not faster(large, large, np.zeros((512, 512), "f4"))
+
+
+def test_a_batch_of_products_in_panels():
+    a, b = rng.normal(size=(5, 6, 7)), rng.normal(size=(5, 7, 8))
+    out = np.zeros((5, 6, 8))
+    loops.Run([loops._of_ufunc(np.matmul, (a, b), {}, [out])], exact=False)()
+    np.testing.assert_allclose(out, a @ b, rtol=1e-13, atol=1e-13)

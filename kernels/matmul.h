@@ -1,0 +1,125 @@
+// Products of matrices of some ten thousand numbers, in panels of columns.
+//
+// A library packs both factors first and wakes its threads, which is worth it for large
+// ones.  Here the second factor is read where it lies, unless its columns lie apart.
+// Each element is
+//   fma(a[k], b[k], ... fma(a[0], b[0], 0))
+// whatever the size of tiles, panels and registers.
+#pragma once
+
+#include <cstring>
+#include <memory>
+
+#include "core.h"
+
+// Where x * y + z is one instruction with one rounding, as multiply_add is elsewhere.
+#if defined(__clang__)
+#define EG_FUSED [[clang::noinline]] inline
+#pragma clang fp contract(fast)
+#else
+#define EG_FUSED [[gnu::noinline, gnu::optimize("fp-contract=fast")]] inline
+#endif
+
+namespace eg {
+
+#if defined(__AVX512F__)
+constexpr int REGISTER = 64, TILE_ROWS = 8;  // bytes; rows of two registers at once
+#elif defined(__AVX__)
+constexpr int REGISTER = 32, TILE_ROWS = 4;
+#else
+constexpr int REGISTER = 16, TILE_ROWS = 4;
+#endif
+
+template <class T> constexpr int LANES = REGISTER / sizeof(T);
+
+template <class T> struct Register {
+  typedef T type __attribute__((vector_size(REGISTER)));
+};
+
+// ROWS x COUNT registers of c, of which `columns` are stored.
+template <class T, int ROWS, int COUNT>
+EG_FUSED void tile(const char* a, Index down_a, Index along_a, const T* b, Index down_b,
+                   char* c, Index down_c, Index k, Index columns) {
+  using R = typename Register<T>::type;
+  R sums[ROWS][COUNT] = {};
+  for (Index l = 0; l < k; ++l) {
+    R row[COUNT];
+    for (int j = 0; j < COUNT; ++j)
+      std::memcpy(&row[j], b + l * down_b + j * LANES<T>, sizeof(R));
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+      const T x = *reinterpret_cast<const T*>(a + r * down_a + l * along_a);
+#pragma GCC unroll 4
+      for (int j = 0; j < COUNT; ++j) sums[r][j] += x * row[j];
+    }
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    R whole[COUNT];  // not sums itself, which would then not stay in registers
+    for (int j = 0; j < COUNT; ++j) whole[j] = sums[r][j];
+    std::memcpy(c + r * down_c, whole, columns * sizeof(T));
+  }
+}
+
+template <class T, int COUNT>
+inline void panel(const char* a, Index down_a, Index along_a, const T* b, Index down_b,
+                  char* c, Index down_c, Index m, Index k, Index columns) {
+  Index i = 0;
+  const auto rows = [&](auto tile_of, Index height) {
+    for (; i + height <= m; i += height)
+      tile_of(a + i * down_a, down_a, along_a, b, down_b, c + i * down_c, down_c, k,
+              columns);
+  };
+  rows(tile<T, TILE_ROWS, COUNT>, TILE_ROWS);
+  rows(tile<T, 2, COUNT>, 2);
+  rows(tile<T, 1, COUNT>, 1);
+}
+
+// One product: its result has rows without gaps.
+template <class T>
+void product_in_panels(char* const* args, const Index* count, const Index* step) {
+  const Index m = count[1], k = count[2], n = count[3];
+  const Index down_a = step[3], along_a = step[4], down_b = step[5], along_b = step[6],
+              down_c = step[7];
+  constexpr Index size = sizeof(T), wide = 2 * LANES<T>;
+  static thread_local std::unique_ptr<T[]> packed;
+  static thread_local Index room = 0;
+  for (Index j = 0; j < n; j += wide) {
+    const Index columns = n - j < wide ? n - j : wide;
+    const char* const from = args[1] + j * along_b;
+    const T* b = reinterpret_cast<const T*>(from);
+    Index down = down_b / size;
+    if (columns < wide || along_b != size) {
+      if (room < k * wide) packed.reset(new T[room = k * wide]);
+      T* const to = packed.get();
+      if (columns < wide) std::memset(to, 0, k * wide * size);
+      if (along_b == size)
+        for (Index l = 0; l < k; ++l)
+          std::memcpy(to + l * wide, from + l * down_b, columns * size);
+      else
+        for (Index l = 0; l < k; ++l)
+#pragma GCC unroll 8
+          for (Index i = 0; i < columns; ++i)
+            to[l * wide + i] =
+                *reinterpret_cast<const T*>(from + l * down_b + i * along_b);
+      b = packed.get();
+      down = wide;
+    }
+    char* const c = args[2] + j * size;
+    if (columns <= LANES<T>)
+      panel<T, 1>(args[0], down_a, along_a, b, down, c, down_c, m, k, columns);
+    else
+      panel<T, 2>(args[0], down_a, along_a, b, down, c, down_c, m, k, columns);
+  }
+}
+
+// The loop of a universal function (m,k),(k,n)->(m,n).
+template <class T>
+void products_in_panels(char** args, const Index* count, const Index* step, void*) {
+  for (Index i = 0; i < count[0]; ++i) {
+    char* const at[] = {args[0] + i * step[0], args[1] + i * step[1],
+                        args[2] + i * step[2]};
+    product_in_panels<T>(at, count, step);
+  }
+}
+
+}  // namespace eg
