@@ -3,12 +3,13 @@
 The variables' values stand side by side in one buffer, and so do their gradients, so
 that a step is a handful of array operations however many variables there are.  A step
 makes a new buffer and gives each Variable a view of it: what a tape or a snapshot holds
-of the old values is never written to.
+of the old values is never written to.  Large values that nobody else holds are.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -49,6 +50,7 @@ class Group:
         self.shapes = [v.shape for v in variables]
         self.views: list[Any] = [None] * len(variables)  # what the variables were given
         self.flat: Any = None  # what those are views of
+        self.counts: list[int] = []  # how often they were referred to after a step
         self.spare: Any = None  # memory of an update, for one more array
         self.step = 0
         self.kernel: Any = None  # makes the whole update in one pass
@@ -108,9 +110,27 @@ class Group:
         for variable, view in zip(self.variables, self.views, strict=True):
             variable._data = view
 
+    def count(self) -> None:
+        """Count who holds the values, where ``target`` is to be asked."""
+        self.counts = self._held() if self.xp is np and self.is_large() else []
+
+    def _held(self) -> list[int]:
+        """How often each public array is referred to; nothing if one is not public."""
+        for variable, view in zip(self.variables, self.views, strict=True):
+            if variable._data is not view:
+                return []
+        return list(map(sys.getrefcount, (self.flat, *self.views)))
+
+    def target(self) -> Any:
+        """Where new values go: over the old, unless somebody else holds those."""
+        if self.counts and self.counts == self._held():
+            return self.flat
+        return self.xp.empty(self.parts[-1].stop, self.wide)
+
     def forget(self) -> None:
         """Have the values collected anew by the next step."""
         self.flat, self.views = None, [None] * len(self.variables)
+        self.counts = []
 
     def is_large(self) -> bool:
         """Whether each variable has its own call of the kernel.
@@ -199,6 +219,11 @@ class Optimizer:
             raise GradientError(
                 f"{type(self).__name__}: no gradient to apply: all of them are None"
             )
+        self._step(pairs)
+        for group in self._groups:  # when nothing of the step holds them any more
+            group.count()
+
+    def _step(self, pairs: Sequence[tuple[Any, Variable]]) -> None:
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         order = [id(variable) for _, variable in pairs]
         trace, run = traced.current(), recording()
@@ -215,7 +240,7 @@ class Optimizer:
                 group.load()
                 own = [gradients[place] for place in group.places]
                 if trace is None and group.is_large():
-                    flat = group.xp.empty(group.parts[-1].stop, group.wide)
+                    flat = group.target()
                     flats = [g.reshape(-1) for g in own]
                     pieces = list(zip(group.parts, flats, strict=True))
                 else:

@@ -56,10 +56,14 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
   return buffer;
 }
 
+// Elements at a time where an operand is one number, which is written so many times: as
+// many as a whole block would drive the others out of the first cache.
+constexpr Index SAME = 256;
+
 // n elements; ``same`` has those of the operands that are one number.
 template <class F, class T, int... I, int... O>
 [[gnu::noinline]] void block(char* const* a, const Index* step, Index start, Index n,
-                             const wide<T> (*same)[BLOCK],
+                             const wide<T> (*same)[SAME],
                              std::integer_sequence<int, I...>,
                              std::integer_sequence<int, O...>) {
   using W = wide<T>;
@@ -73,12 +77,21 @@ template <class F, class T, int... I, int... O>
   const bool direct[M] = {sizeof(T) == sizeof(W) && step[N + O] == sizeof(T)...};
   W* y[M] = {direct[O] ? reinterpret_cast<W*>(to[O]) : results[O]...};
   const F f;
+  const Index most = (... || (step[I] == 0)) ? SAME : n;
+  for (Index from = 0; from < n; from += most) {
+    const Index count = n - from < most ? n - from : most;
 #pragma GCC ivdep
-  for (Index i = 0; i < n; ++i) {
-    if constexpr (M == 1)
-      y[0][i] = f(x[I][i]...);
-    else
-      f(x[I][i]..., y[O][i]...);
+    for (Index i = 0; i < count; ++i) {
+      if constexpr (M == 1) {
+        y[0][i] = f(x[I][i]...);
+      } else {  // written when all is read: a read waits for a write 4096 bytes apart
+        W made[M];
+        f(x[I][i]..., made[O]...);
+        ((y[O][i] = made[O]), ...);
+      }
+    }
+    ((x[I] += step[I] == 0 ? 0 : count), ...);
+    ((y[O] += count), ...);
   }
   for (int k = 0; k < M; ++k)
     if (!direct[k])
@@ -91,9 +104,9 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
   const auto inputs = std::make_integer_sequence<int, N>();
   const auto outputs = std::make_integer_sequence<int, Results<F>::COUNT>();
-  alignas(64) wide<T> same[N][BLOCK];
+  alignas(64) wide<T> same[N][SAME];
   for (int k = 0; k < N; ++k)
-    if (n && step[k] == 0) gathered<T>(a[k], 0, n < BLOCK ? n : BLOCK, same[k]);
+    if (n && step[k] == 0) gathered<T>(a[k], 0, n < SAME ? n : SAME, same[k]);
   const auto from = [&](Index start) {
     const Index size = n - start < BLOCK ? n - start : BLOCK;
     block<F, T>(a, step, start, size, same, inputs, outputs);

@@ -1,10 +1,13 @@
 """Optimizers: their rules by hand, the state they keep, and what they never touch."""
 
+import itertools
+
 import numpy as np
 import pytest
 import standin
 
 import eagergrad as eg
+from eagergrad import host_kernels
 from eagergrad.optim import SGD, Adam, AdamW
 
 GRADIENTS = [2.0, -1.0, 0.5]
@@ -325,3 +328,47 @@ def test_other_devices_give_the_same_numbers_and_copy_nothing(make, dtype):
             assert all(v.device == device for v in variables)
             results.append([v.tolist() for v in variables])
     assert results[0] == results[1]
+
+
+HOLDERS = {
+    "the value": lambda w: w.read_value(),
+    "a view of it": lambda w: eg.transpose(w),
+    "a part of it": lambda w: w[3:5],
+    "NumPy": lambda w: np.asarray(w),
+    "DLPack": lambda w: eg.from_dlpack(eg.stop_gradient(w)),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("make", [lambda: SGD(0.1), lambda: Adam(0.1)])
+def test_large_values_are_written_over_unless_they_are_held(make, hold):
+    variables = [eg.Variable(np.full((200, 300), 2.0, "f4")), eg.Variable(np.ones(9))]
+    w, optimizer = variables[0], make()
+    pairs = [(eg.ones(v.shape, v.dtype), v) for v in variables]
+    places, held = [], None
+    for i in range(9):
+        optimizer.apply_gradients(pairs)
+        places.append(w._data.ctypes.data)
+        if i == 4:
+            held = hold(w)
+            before = np.array(held)
+    np.testing.assert_array_equal(np.asarray(held), before)
+    moved = [x != y for x, y in itertools.pairwise(places)]
+    in_place = host_kernels.problem() is None
+    expected = [False] * 4 + [True] + [False] * 3
+    assert moved == (expected if in_place else [True] * 8)
+
+
+def test_a_gradient_is_that_of_the_values_which_were_read_though_those_are_large():
+    w, optimizer = eg.Variable(np.full(50_000, 3.0, "f4")), SGD(1.0)
+    for _ in range(3):
+        with eg.GradientTape() as tape:
+            y = eg.sum(0.5 * w * w)
+        optimizer.apply_gradients([(eg.ones(w.shape), w)])
+        was = w.numpy() + 1.0
+        np.testing.assert_array_equal(tape.gradient(y, w).numpy(), was)
+    with eg.GradientTape() as tape:
+        y = eg.sum(0.5 * w * w)
+    (g,) = tape.gradient(y, [w])
+    optimizer.apply_gradients([(g, w)])  # the gradient may be the values themselves
+    np.testing.assert_array_equal(w.numpy(), 0.0)
