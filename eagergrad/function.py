@@ -53,6 +53,7 @@ from .tensor import TENSORS, VARIABLES, Tensor, Variable, wrap
 from .traced import RunsAsItIs, Trace, Traced, current, name_of, warn_eager
 
 if TYPE_CHECKING:
+    from .graph_pullbacks import GraphPullbacks
     from .graphs import Graph, Graphs
     from .program import Program
 
@@ -91,7 +92,9 @@ def function(
     On a GPU, where the tensors among the arguments are or, without any, the current
     device is, a program is a CUDA graph.  Python runs at the first two calls: the
     second is recorded.  A replay gives the bits of the function itself in any case.
-    Under a tape, and with tensors of several devices, it runs as it is.
+    Under a tape a first call more runs as it is; then the gradient is a graph too, in
+    which the function runs again.  There it runs as it is if it draws random numbers or
+    assigns Variables, and so it does everywhere with tensors of several devices.
 
     ``input_signature`` lists the (shape, dtype) of each argument and refuses others.
     ``on_failure="eager"`` warns once and runs what cannot be captured as it is.
@@ -133,6 +136,7 @@ class Function:
         self._versions: OrderedDict[Any, _Versions] = OrderedDict()
         self._latest: _Versions | None = None  # the last among them
         self._graphs: Graphs | None = None
+        self._graph_pullbacks: GraphPullbacks | None = None
         self._lock = threading.RLock()
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -153,10 +157,15 @@ class Function:
         if self._signature is not None:
             self._check(arrays)
         tapes = active()
-        if home is None or (tapes and home is not CPU):
+        if home is None:
             return self.python_function(*args, **kwargs)
         if home is not CPU:
-            return self._on_gpus()(home, key, arrays, args, kwargs)
+            graphs = self._on_gpus()
+            if not tapes:
+                return graphs(home, key, arrays, args, kwargs)
+            if any(watchers(tapes, x._node) for x in self._enclosing.tensors()):
+                return self.python_function(*args, **kwargs)
+            return self._pullbacks_on(graphs)(home, key, tapes, leaves, (args, kwargs))
         if tapes:
             return self._called_under(tapes, key, leaves, args, kwargs)
         with self._lock:
@@ -248,6 +257,16 @@ class Function:
 
             self._graphs = Graphs(self.python_function, self._falls_back, tracing)
         return self._graphs
+
+    def _pullbacks_on(self, graphs: Graphs) -> GraphPullbacks:
+        """What calls it on GPUs under tapes."""
+        if self._graph_pullbacks is None:
+            from .graph_pullbacks import GraphPullbacks
+
+            self._graph_pullbacks = GraphPullbacks(
+                self.python_function, graphs, self._falls_back, tracing
+            )
+        return self._graph_pullbacks
 
     def _name(self) -> str:
         return name_of(self.python_function)

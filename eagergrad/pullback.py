@@ -537,35 +537,56 @@ class Call:
                 "since the function assigns Variables or draws random numbers; watch "
                 "its arguments with both tapes before it is called"
             )
-        places = itertools.count()
-        copies = []
-
-        def fresh(x: Any) -> Any:
-            """A copy, so that one tensor in two places has two gradients."""
-            if is_array(x) and next(places) in self.pullbacks.watched:
-                x = identity(x)
-                copies.append(x)
-            return x
-
-        args, kwargs = nest.map_structure(fresh, self.arguments)
-        sources = [*copies, *self.pullbacks.sources]
         variables = self.pullbacks.variables
         now = [variable._data for variable in variables]
+        pairs = zip(self.pullbacks.outputs, dys, strict=True)
+        used = [(i, dy) for i, dy in pairs if dy is not None]
         try:
             for variable, data in zip(variables, self.held, strict=True):
                 variable._data = data
-            with GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(sources)
-                result = function(*args, **kwargs)
+            return again(
+                function,
+                self.pullbacks.watched,
+                self.pullbacks.sources,
+                [i for i, _ in used],
+                self.arguments,
+                [dy for _, dy in used],
+            )
         finally:
             for variable, data in zip(variables, now, strict=True):
                 variable._data = data
-        known = set(map(id, nest.flatten((args, kwargs))))  # not results of its own
-        leaves = [leaf for leaf in nest.flatten(result) if id(leaf) not in known]
-        made = [leaf for leaf in leaves if is_made(leaf)]
-        pairs = zip(self.pullbacks.outputs, dys, strict=True)
-        used = [(made[i], dy) for i, dy in pairs if dy is not None]
-        grads: list[Any] = tape.gradient(
-            [y for y, _ in used], sources, [dy for _, dy in used]
-        )
-        return grads
+
+
+def again(
+    function: Callable[..., Any],
+    watched: Sequence[int],
+    variables: Sequence[Variable],
+    outputs: Sequence[int],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    dys: Sequence[Any],
+) -> list[Any]:
+    """Run a function on a tape of its own; the gradients of some of its outputs.
+
+    By those of the arrays among its arguments that are ``watched``, and by Variables.
+    ``outputs`` are counted among the tensors that it makes.
+    """
+    places = itertools.count()
+    copies = []
+
+    def fresh(x: Any) -> Any:
+        """A copy, so that one tensor in two places has two gradients."""
+        if is_array(x) and next(places) in watched:
+            x = identity(x)
+            copies.append(x)
+        return x
+
+    args, kwargs = nest.map_structure(fresh, arguments)
+    sources = [*copies, *variables]
+    with GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        result = function(*args, **kwargs)
+    known = set(map(id, nest.flatten((args, kwargs))))  # not results of its own
+    leaves = [leaf for leaf in nest.flatten(result) if id(leaf) not in known]
+    made = [leaf for leaf in leaves if is_made(leaf)]
+    grads: list[Any] = tape.gradient([made[i] for i in outputs], sources, list(dys))
+    return grads

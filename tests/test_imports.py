@@ -38,7 +38,7 @@ FLOORS = {
     9: "operators backward debug rows formulas",
     10: "gradient_tape gradients custom_gradients forward",
     11: "function pullback program simplification fusion blocks loops derivatives "
-    "graphs",
+    "graphs graph_pullbacks",
     12: "nn optim losses data checkpoint testing profiler",
     13: "__init__ training runs cli __main__",
 }
