@@ -25,6 +25,7 @@ from .kernels import Kernel, catalogue
 
 _INDEX, _POINTER = ctypes.c_ssize_t, ctypes.c_void_p
 MOST = 16  # operands, as in kernels/direct.h
+_SOURCE = Kernel("direct", "", header="direct.h")
 
 
 class _Array(ctypes.Structure):
@@ -75,10 +76,14 @@ _kept: list[Any] = []  # what the functions point to
 
 def find(name: str) -> Callable[..., Any] | None:
     """The kernel of a name as ``host_kernels.find`` has it, for small arrays faster."""
+    kernel = catalogue().get(name)
+    serves = kernel is not None and _serves(kernel)
+    if serves:
+        host_kernels.begin([_SOURCE])
     ufunc = host_kernels.find(name)
-    if ufunc is None or not _serves(catalogue()[name]) or not ready():
+    if kernel is None or ufunc is None or not serves or not ready():
         return ufunc
-    return _function(catalogue()[name], ufunc)
+    return _function(kernel, ufunc)
 
 
 def _serves(kernel: Kernel) -> bool:
@@ -117,7 +122,7 @@ def ready() -> bool:
 @functools.cache
 def _library() -> int:
     """The address of eg_direct."""
-    found = host_kernels.loaded(Kernel("direct", "", header="direct.h"))
+    found = host_kernels.loaded(_SOURCE)
     return ctypes.cast(found.eg_direct, _POINTER).value or 0
 
 

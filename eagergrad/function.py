@@ -552,8 +552,10 @@ def _capture(
 
     Under tapes with the sweep from its outputs; ``leaves`` are then its arrays.
     """
+    from . import loops
     from .program import Program  # with what compiles: 15 ms that others save
 
+    loops.begin()
     trace, inside = Trace(), Inside(tapes)
     inputs: list[Tensor] = []
     watched = [i for i, x in enumerate(leaves) if watchers(tapes, x._node)]

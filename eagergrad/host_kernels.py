@@ -92,14 +92,15 @@ def find(name: str) -> Callable[..., Any] | None:
     KernelError where kernels are required and cannot be had.
     """
     global _failure
+    if active():
+        # what a sweep needs: the op's rule, and the sum that undoes broadcasting
+        begin_named(rf"{name}_(vjp|d\w)|column_sum")
     kernel = catalogue().get(name)
     if kernel is None or not kernel.vectorised:
         return None
     why = problem()
     if why is None:
         try:
-            if active():
-                _compile_ahead(kernel)
             return compiled(name)
         except (OSError, KernelError) as error:
             why = _failure = f"{name}: {error}"
@@ -190,7 +191,7 @@ def cached(kernel: Kernel) -> Path | None:
 def library(kernel: Kernel) -> Path:
     """The kernel's compiled library, compiled now if it is in no cache."""
     begun = _begun.pop(kernel.name, None)
-    if begun is not None:
+    if begun is not None and not begun.cancel():
         return begun.result()
     return cached(kernel) or _built(kernel)
 
@@ -208,21 +209,25 @@ _begun: dict[str, Future[Path]] = {}  # what is compiled ahead, by the kernel's 
 
 @functools.cache
 def _ahead() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)
+    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))
 
 
-def _compile_ahead(kernel: Kernel) -> None:
-    """Begin with the kernels of an op's rule when its own is to be compiled.
+def begin(kernels: Iterable[Kernel]) -> None:
+    """Compile kernels that will soon be needed, while Python goes on.
 
-    Under a tape they are needed soon, and on another core they take no time, which
-    halves that of a first training step.
+    On another core they take no time, which halves that of a first training step.
     """
-    if os.cpu_count() == 1 or cached(kernel) is not None:
+    if os.cpu_count() == 1 or problem() is not None:
         return
-    rule = re.compile(rf"{kernel.name}_(vjp|d\w)")
-    for other in catalogue().values():
-        if rule.fullmatch(other.name) and other.vectorised and not cached(other):
-            _begun[other.name] = _ahead().submit(_built, other)
+    for kernel in kernels:
+        if kernel.name not in _begun and cached(kernel) is None:
+            _begun[kernel.name] = _ahead().submit(_built, kernel)
+
+
+def begin_named(pattern: str) -> None:
+    """The same of those in the catalogue whose whole name is like this."""
+    named = re.compile(pattern).fullmatch
+    begin(k for k in catalogue().values() if k.vectorised and named(k.name))
 
 
 def _built(kernel: Kernel) -> Path:

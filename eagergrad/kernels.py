@@ -108,6 +108,7 @@ def catalogue() -> dict[str, Kernel]:
 HEADERS = (
     *("rows.h", "columns.h", "updates.h", "convolution.h", "folding.h", "pooling.h"),
     *("random.h", "scattering.h", "norms.h", "batch.h", "products.h"),
+    "scaling.h",
 )
 _OPERANDS = r"struct (\w+) {\n  static constexpr char OPERANDS\[\] = \"(.*)\";"
 

@@ -30,6 +30,7 @@ from .layouts import Axis, axes_of, broadcast, merged
 from .ops.indexing import viewed
 
 Array = np.ndarray[Any, Any]
+_SOURCE = Kernel("sequence", "", header="sequence.h")
 
 
 @dataclass
@@ -100,6 +101,11 @@ def address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def begin() -> None:
+    """Have what makes the calls compiled, while Python goes on."""
+    host_kernels.begin([_SOURCE])
+
+
 @functools.cache
 def ready() -> bool:
     """Whether calls can be made so: kernels are compiled, and loops are found."""
@@ -120,7 +126,7 @@ def ready() -> bool:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    found = host_kernels.loaded(Kernel("sequence", "", header="sequence.h"))
+    found = host_kernels.loaded(_SOURCE)
     found.eg_sequence.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     found.eg_sequence.restype = None
     return found

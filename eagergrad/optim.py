@@ -17,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from . import traced
-from .device import Device, device_of, recording
+from .device import CPU, Device, current, device_of, recording
 from .errors import DeviceError, DTypeError, GradientError, ShapeError
-from .primitive import kernel
+from .loss_scale import MADE, UNIT
+from .loss_scale import LossScale as LossScale
+from .primitive import begin, kernel
 from .tensor import Reference, Tensor, Variable
 
 Pairs = Iterable[tuple[Any, Variable]]
 _ALL = slice(None)
 Slots = dict[str, Any]  # state by name, in flat buffers
-State = tuple[int, Slots]  # a variable's: how many steps it has made, and what is kept
+# A variable's: how many steps it has made, and what is kept.  With a loss scale a GPU
+# alone knows the number, which is then a buffer that the variables of a group share.
+State = tuple[Any, Slots]
 
 # On the CPU a group is updated in blocks of so many elements, small enough for all
 # passes over one to stay in the L2 cache.
@@ -50,10 +54,12 @@ class Group:
         self.shapes = [v.shape for v in variables]
         self.views: list[Any] = [None] * len(variables)  # what the variables were given
         self.flat: Any = None  # what those are views of
-        self.counts: list[int] = []  # how often they were referred to after a step
+        self.holders: list[int] = []  # how often they were referred to after a step
         self.spare: Any = None  # memory of an update, for one more array
         self.step = 0
+        self.count: Any = None  # of steps, where the device counts them
         self.kernel: Any = None  # makes the whole update in one pass
+        self.guarded: Any = None  # the same with a loss scale, on a GPU
         self.factors: list[Any] = []  # arrays for the numbers it takes, on the CPU
         self.numbers: Any = None  # what those are views of
         self.slots: Slots = {}
@@ -110,9 +116,9 @@ class Group:
         for variable, view in zip(self.variables, self.views, strict=True):
             variable._data = view
 
-    def count(self) -> None:
+    def count_holders(self) -> None:
         """Count who holds the values, where ``target`` is to be asked."""
-        self.counts = self._held() if self.xp is np and self.is_large() else []
+        self.holders = self._held() if self.xp is np and self.is_large() else []
 
     def _held(self) -> list[int]:
         """How often each public array is referred to; nothing if one is not public."""
@@ -123,14 +129,14 @@ class Group:
 
     def target(self) -> Any:
         """Where new values go: over the old, unless somebody else holds those."""
-        if self.counts and self.counts == self._held():
+        if self.holders and self.holders == self._held():
             return self.flat
         return self.xp.empty(self.parts[-1].stop, self.wide)
 
     def forget(self) -> None:
         """Have the values collected anew by the next step."""
         self.flat, self.views = None, [None] * len(self.variables)
-        self.counts = []
+        self.holders = []
 
     def is_large(self) -> bool:
         """Whether each variable has its own call of the kernel.
@@ -139,7 +145,7 @@ class Group:
         to be widened.  On a GPU one call for all is the fewest launches, unless they
         are recorded: the gradients are copied one by one then, which takes no fewer.
         """
-        if self.kernel is None or self.dtype != self.wide:
+        if self.kernel is None or self.dtype != self.wide or self.count is not None:
             return False
         large = self.parts[-1].stop >= _LARGE * len(self.parts)
         return large if self.xp is np else recording() is not None
@@ -157,15 +163,25 @@ class Group:
         """What is to be remembered of each variable."""
         return {
             variable.ref(): (
-                self.step,
+                self.step if self.count is None else self.count,
                 {name: values[part] for name, values in self.slots.items()},
             )
             for variable, part in zip(self.variables, self.parts, strict=True)
         }
 
-    def restore(self, names: Sequence[str], states: Sequence[State | None]) -> None:
-        """Take up the state of the variables; a new one starts with zeros."""
-        self.step = states[0][0] if states[0] else 0
+    def restore(
+        self, names: Sequence[str], states: Sequence[State | None], counts: bool
+    ) -> None:
+        """Take up the state of the variables; a new one starts with zeros.
+
+        With ``counts`` the device counts the steps from now on.
+        """
+        step = states[0][0] if states[0] else 0
+        if counts:
+            self.count = self.xp.empty((), self.wide)
+            self.count[...] = step
+        else:
+            self.step = int(step)
         for name in names:
             values = self.xp.zeros(self.parts[-1].stop, self.wide)
             for part, state in zip(self.parts, states, strict=True):
@@ -190,46 +206,66 @@ class Optimizer:
 
     _slots: tuple[str, ...] = ()
     _kernel = ""
+    _scaled = False  # whether there is one with a loss scale, of the same factors
     weight_decay = 0.0
 
     def __init_subclass__(cls) -> None:
         if "_update" in vars(cls) and "_factors" not in vars(cls):
             cls._kernel = ""  # the inherited one makes another update
+        if {"_update", "_factors"} & vars(cls).keys() and "_scaled" not in vars(cls):
+            cls._scaled = False
 
     def __init__(self, learning_rate: float):
         self.learning_rate = learning_rate
         self._groups: list[Group] = []  # of the last step's variables
-        self._order: list[int] = []  # their ids, as they came
+        self._order: list[int] = []  # whether they are scaled; their ids, as they came
         self._states: dict[Reference, State] = {}  # of all others
+        if current() is CPU:  # while the model is made, and first runs
+            begin(self._kernel)
 
     def __repr__(self) -> str:
         settings = [f"{k}={v}" for k, v in vars(self).items() if not k.startswith("_")]
         return f"{type(self).__name__}({', '.join(settings)})"
 
-    def apply_gradients(self, pairs: Pairs) -> None:
+    def apply_gradients(
+        self, pairs: Pairs, loss_scale: LossScale | None = None
+    ) -> None:
         """Make one step with (gradient, variable) pairs.
 
-        A pair whose gradient is None is left out: its variable and state stay.  Raises
-        ValueError for a gradient of another shape or on another device, TypeError for
-        another dtype or for something that is no Variable, and OutOfMemoryError (a
-        MemoryError) for a device without room, before anything is changed.
+        A pair whose gradient is None is left out: its variable and state stay.  With a
+        ``loss_scale`` the gradients are those of the scaled loss, and the step is made
+        only if all of them are finite: see ``LossScale``.  Raises ValueError for a
+        gradient of another shape or on another device, TypeError for another dtype or
+        for something that is no Variable, and OutOfMemoryError (a MemoryError) for a
+        device without room, before anything is changed.
         """
         pairs = [pair for pair in pairs if pair[0] is not None]
         if not pairs:
             raise GradientError(
                 f"{type(self).__name__}: no gradient to apply: all of them are None"
             )
-        self._step(pairs)
+        self._step(pairs, loss_scale)
         for group in self._groups:  # when nothing of the step holds them any more
-            group.count()
+            group.count_holders()
 
-    def _step(self, pairs: Sequence[tuple[Any, Variable]]) -> None:
+    def _step(
+        self, pairs: Sequence[tuple[Any, Variable]], loss_scale: LossScale | None
+    ) -> None:
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
-        order = [id(variable) for _, variable in pairs]
+        if loss_scale is not None:
+            if not isinstance(loss_scale, LossScale):
+                raise DTypeError(
+                    "apply_gradients: expected a LossScale, got "
+                    f"{type(loss_scale).__name__} for loss_scale; make one of it, as "
+                    "LossScale(2.0**15)"
+                )
+            for _, variable in pairs:
+                loss_scale._check(device_of(variable._data))
+        order = [loss_scale is not None, *[id(variable) for _, variable in pairs]]
         trace, run = traced.current(), recording()
         if order != self._order:
             with nullcontext() if run is None else run.aside():
-                self._regroup([variable for _, variable in pairs])
+                self._regroup([v for _, v in pairs], loss_scale is not None)
             self._order = order
         # Memory is taken first, for all groups: what has none leaves all as it was.
         made = []
@@ -240,6 +276,8 @@ class Optimizer:
                 group.load()
                 own = [gradients[place] for place in group.places]
                 if trace is None and group.is_large():
+                    if loss_scale is not None:  # gradients are scaled where it is
+                        group.holders = []
                     flat = group.target()
                     flats = [g.reshape(-1) for g in own]
                     pieces = list(zip(group.parts, flats, strict=True))
@@ -249,21 +287,45 @@ class Optimizer:
                 if self.weight_decay and group.kernel is None:
                     group.reserve()
                 made.append((group, flat, pieces, None if trace else group.room()))
+        verdict = None
+        if loss_scale is not None:
+            with self._groups[0].device.allocating("apply_gradients"):
+                verdict = loss_scale._judge(
+                    [g for _, _, pieces, _ in made for _, g in pieces]
+                )
         for group, flat, pieces, room in made:
             with group.device.allocating("apply_gradients"):
                 if trace is not None:
-                    group.store(self._noted(trace, group, flat))
+                    group.store(self._noted(trace, group, flat, verdict))
                     group.forget()
                     continue
-                self._advance(group, group.flat, pieces, flat)
+                self._advance(group, group.flat, pieces, flat, verdict)
                 group.store(flat, room)
                 if run is not None:
                     group.forget()
 
     def _advance(
-        self, group: Group, w: Any, pieces: Sequence[tuple[slice, Any]], out: Any
+        self,
+        group: Group,
+        w: Any,
+        pieces: Sequence[tuple[slice, Any]],
+        out: Any,
+        verdict: Any = None,
     ) -> None:
-        """Make a step: values w, and gradients of parts of them, to new values."""
+        """Make a step: values w, and gradients of parts of them, to new values.
+
+        The verdict is the state of a loss scale, which says whether it is made.  The
+        CPU reads it; on a GPU kernels do, since to wait for it would take longer.
+        """
+        if group.count is not None:
+            self._select(group, w, pieces[0][1], out, verdict)
+            return
+        if verdict is not None:
+            if not verdict[MADE]:
+                out[...] = w
+                return
+            unit = verdict[UNIT]
+            pieces = [(k, np.multiply(g, unit, out=out[k])) for k, g in pieces]
         step = group.step
         try:
             self._compute(group, w, pieces, out, self._numbers(group))
@@ -292,6 +354,59 @@ class Optimizer:
         for block, slots in group.blocks:
             update = self._update(group, slots, w[block], g[block], factors)
             group.xp.subtract(w[block], update, out[block])
+
+    def _select(self, group: Group, w: Any, g: Any, out: Any, verdict: Any) -> None:
+        """Make a step on a GPU, or leave all as it is, as the verdict says."""
+        state, xp = group.slots, group.xp
+        run = recording()
+
+        def latest() -> Sequence[Any]:
+            # rounded as it is on the device, where replays have it
+            rate = group.wide.type(float(self.learning_rate))
+            return self._settings(float(rate))
+
+        if run is None:
+            settings = latest()
+        else:
+            others = self._settings(1.0)
+            run.guards += [
+                lambda: group in self._groups,
+                lambda: self._settings(1.0) == others,
+            ]
+            settings = run.numbers(latest, group.wide, [*state.values(), group.count])
+        if verdict.dtype != group.wide:
+            verdict = verdict.astype(group.wide)
+        made, unit = verdict[MADE, ...], verdict[UNIT, ...]
+        if group.guarded is not None:
+            factors = self._timed(group, made, settings)
+            own = state.values()
+            group.guarded(w, g, *own, *factors, made, unit, out=(out, *own))
+            return
+        holds = made != 0
+        group.count += made
+        count = xp.maximum(group.count, 1).astype(np.float64)
+        factors = [
+            x.astype(group.wide) if isinstance(x, type(count)) else x
+            for x in self._factors(count, settings[0])
+        ]
+        before = {name: values.copy() for name, values in state.items()}
+        g *= unit
+        update = self._update(group, state, w, g, factors)
+        xp.subtract(w, update, out)
+        out[...] = xp.where(holds, out, w)
+        for name, values in state.items():
+            values[...] = xp.where(holds, values, before[name])
+
+    def _settings(self, rate: float) -> tuple[float, ...]:
+        """The numbers a step on a GPU takes that do not depend on its number.
+
+        The learning rate is the first.
+        """
+        return rate, *self._factors(1, rate)
+
+    def _timed(self, group: Group, made: Any, settings: Sequence[Any]) -> Sequence[Any]:
+        """The kernel's factors of the next step; counts it where they depend on it."""
+        return settings[1:]
 
     def _numbers(self, group: Group) -> Sequence[Any]:
         """The factors of the next step, which is counted.
@@ -323,7 +438,7 @@ class Optimizer:
             if name[0] != "_" and name != "learning_rate"
         ]
 
-    def _noted(self, trace: traced.Trace, group: Group, g: Any) -> Any:
+    def _noted(self, trace: traced.Trace, group: Group, g: Any, verdict: Any) -> Any:
         """A step as part of a program: made by every replay, with the rate of then."""
         before = group.step, {name: x.copy() for name, x in group.slots.items()}
 
@@ -334,7 +449,7 @@ class Optimizer:
 
         trace.guards.append(lambda: group in self._groups)
         name = type(self).__name__
-        if group.factors and group.dtype == group.wide:
+        if verdict is None and group.factors and group.dtype == group.wide:
             trace.host(
                 f"{name}.count", lambda: group.set(self._numbers(group)), undo=undo
             )
@@ -343,12 +458,14 @@ class Optimizer:
             trace.record(group.kernel, given, {"out": (group.flat, *own)}, name)
             return group.flat
 
-        def step(w: Any, g: Any, out: Any) -> None:
-            self._advance(group, w, [(_ALL, g)], out)
+        def step(w: Any, g: Any, *rest: Any) -> None:
+            *judged, out = rest
+            self._advance(group, w, [(_ALL, g)], out, *judged)
 
-        return trace.host(name, step, (group.flat, g), g, undo)
+        given = (group.flat, g) if verdict is None else (group.flat, g, verdict)
+        return trace.host(name, step, given, g, undo)
 
-    def _regroup(self, variables: list[Variable]) -> None:
+    def _regroup(self, variables: list[Variable], scaled: bool) -> None:
         """Lay the variables out anew, each with the state it has."""
         for variable in variables:
             if variable.dtype.kind not in "fV":
@@ -366,15 +483,20 @@ class Optimizer:
         states = [known.pop(variable.ref(), None) for variable in variables]
         kinds: dict[Any, list[int]] = {}
         for place, (variable, state) in enumerate(zip(variables, states, strict=True)):
-            kind = variable.dtype, device_of(variable._data), state[0] if state else 0
+            step = state[0] if state else 0
+            same = step if isinstance(step, int) else ("count", id(step))
+            kind = variable.dtype, device_of(variable._data), same
             kinds.setdefault(kind, []).append(place)
         groups = []
         for (_, device, _), places in kinds.items():
             group = Group([variables[place] for place in places], places, device)
             with device.allocating("apply_gradients"):
-                group.restore(self._slots, [states[place] for place in places])
+                counts = scaled and device.backend.driver is not None
+                group.restore(self._slots, [states[place] for place in places], counts)
             if group.dtype.kind == "f":
                 group.kernel = kernel(self._kernel, device.backend)
+                if group.count is not None and self._scaled:
+                    group.guarded = kernel(f"scaled_{self._kernel}", device.backend)
                 if group.kernel is not None and group.xp is np:
                     # as arrays, which NumPy need not make of numbers at each call
                     group.numbers = np.zeros(len(self._factors(1, 0.0)), group.wide)
@@ -424,6 +546,11 @@ def _checked(gradient: Any, variable: Any) -> Any:
     )
 
 
+def _root(x: Any) -> Any:
+    """The square root of a number, or of a number in a buffer."""
+    return math.sqrt(x) if isinstance(x, float) else x**0.5
+
+
 def _named(variable: Variable) -> str:
     return f"variable {variable.name}" if variable.name else "variable"
 
@@ -440,15 +567,16 @@ class SGD(Optimizer):
     """
 
     _kernel = "sgd"
+    _scaled = True
 
     def __init__(
         self, learning_rate: float, momentum: float = 0.0, weight_decay: float = 0.0
     ):
+        self._slots = ("velocity",) if momentum else ()
+        self._kernel = self._kernel and ("momentum" if momentum else "sgd")
         super().__init__(learning_rate)
         self.momentum = momentum
         self.weight_decay = weight_decay
-        self._slots = ("velocity",) if momentum else ()
-        self._kernel = self._kernel and ("momentum" if momentum else "sgd")
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
         own = (self.momentum,) if self.momentum else ()
@@ -485,6 +613,7 @@ class Adam(Optimizer):
 
     _slots = ("mu", "nu")
     _kernel = "adam"
+    _scaled = True
 
     def __init__(
         self,
@@ -505,8 +634,24 @@ class Adam(Optimizer):
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
         b1, b2 = self.beta_1, self.beta_2
-        c = math.sqrt((1.0 - b2**step) / (1.0 - b2))
+        c = _root((1.0 - b2**step) / (1.0 - b2))
         return b1, b2, rate * c * (1.0 - b1) / (1.0 - b1**step), c * self.epsilon, 0.0
+
+    def _settings(self, rate: float) -> tuple[float, ...]:
+        b1, b2 = self.beta_1, self.beta_2
+        return rate, self.epsilon, 1.0 - b1, 1.0 - b2, b1, b2, 0.0
+
+    def _timed(self, group: Group, made: Any, settings: Sequence[Any]) -> Sequence[Any]:
+        rate, epsilon, kept_1, kept_2, b1, b2, decay = settings
+        timing = kernel("adam_factors", group.device.backend)
+        assert timing is not None  # as there is one for the update
+        _, *timed = timing(
+            group.count,
+            made,
+            *(rate, epsilon, kept_1, kept_2),
+            out=(group.count, *(group.xp.empty((), group.wide) for _ in range(2))),
+        )
+        return b1, b2, *timed, decay
 
     def _update(
         self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]
@@ -536,6 +681,8 @@ class AdamW(Adam):
     [0.75]
     """
 
+    _scaled = True
+
     def __init__(
         self,
         learning_rate: float = 1e-3,
@@ -549,6 +696,9 @@ class AdamW(Adam):
 
     def _factors(self, step: int, rate: float) -> tuple[float, ...]:
         return *super()._factors(step, rate)[:-1], rate * self.weight_decay
+
+    def _settings(self, rate: float) -> tuple[float, ...]:
+        return *super()._settings(rate)[:-1], rate * self.weight_decay
 
     def _update(
         self, group: Group, slots: Slots, w: Any, g: Any, factors: Sequence[Any]

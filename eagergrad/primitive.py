@@ -293,6 +293,13 @@ def kernel(name: str, backend: Backend) -> Callable[..., Any] | None:
     return None
 
 
+def begin(name: str) -> None:
+    """Have a kernel of the CPU's compiled, if need be, while Python goes on."""
+    from . import host_kernels
+
+    host_kernels.begin_named(name)
+
+
 # debug() sets this to a function (op, implementation) -> implementation
 checked: Callable[[Op, Callable[..., Any]], Callable[..., Any]] | None = None
 

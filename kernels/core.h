@@ -13,6 +13,9 @@
 #ifdef __CUDACC_RTC__  // brings no headers
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
+#elif !defined(INFINITY)  // <cmath> takes longer to read than most kernels to compile
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 #endif
 
 namespace eg {
@@ -86,6 +89,11 @@ constexpr int inputs(const char* text) { return *text == '>' ? 0 : 1 + inputs(te
 constexpr char letter(const char* text, int k) {
   return text[k < inputs(text) ? k : k + 1];
 }
+
+// 0, ..., N - 1
+template <int... I> struct Places {};
+template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
+template <int... I> struct Count<0, I...> { using type = Places<I...>; };
 
 // A whole array, as it lies in memory.
 template <class T> struct Span {

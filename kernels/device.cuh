@@ -26,11 +26,6 @@ template <int K> struct Layout {
   double number[K];  // what stands for an operand without an address
 };
 
-// 0, ..., N - 1
-template <int... I> struct Places {};
-template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
-template <int... I> struct Count<0, I...> { using type = Places<I...>; };
-
 template <class T> __device__ T load(const void* a, Index place, Index kind) {
   if constexpr (sizeof(T) == sizeof(float)) {
     if (kind == HALF) return T(static_cast<const half*>(a)[place]);

@@ -16,9 +16,7 @@
 #else
 // in a large file GCC would stop inlining, and with it vectorising
 #define EG_MATH [[gnu::always_inline]] inline
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #endif
 
 // The functions of one argument; EG_OWN are in no library of C. copysign, maximum, minimum, pow, atan2, hypot and fmod
@@ -37,7 +35,10 @@ template <class T> EG_MATH T multiply_add(T a, T b, T c) {
 #if defined(__CUDACC__)
   return fma(a, b, c);
 #elif defined(__FP_FAST_FMAF)
-  return std::fma(a, b, c);
+  if constexpr (sizeof(T) == sizeof(float))
+    return __builtin_fmaf(a, b, c);
+  else
+    return __builtin_fma(a, b, c);
 #else
   return a * b + c;
 #endif
@@ -72,15 +73,22 @@ EG_CUDA_PAIR(fmod)
 
 namespace detail {
 
-#define EG_LIBRARY(name) using std::name;
+// The C library's, by the names that need no <cmath>.
+#define EG_LIBRARY(name)                                           \
+  EG_MATH float name(float x) { return __builtin_##name##f(x); }   \
+  EG_MATH double name(double x) { return __builtin_##name(x); }
 EG_INSTRUCTIONS(EG_LIBRARY)
 EG_SCALAR(EG_LIBRARY)
 EG_LIBRARY(cbrt)
-EG_LIBRARY(copysign)
-EG_LIBRARY(atan2)
-EG_LIBRARY(hypot)
-EG_LIBRARY(fmod)
 #undef EG_LIBRARY
+#define EG_LIBRARY_PAIR(name)                                                      \
+  EG_MATH float name(float x, float y) { return __builtin_##name##f(x, y); }       \
+  EG_MATH double name(double x, double y) { return __builtin_##name(x, y); }
+EG_LIBRARY_PAIR(copysign)
+EG_LIBRARY_PAIR(atan2)
+EG_LIBRARY_PAIR(hypot)
+EG_LIBRARY_PAIR(fmod)
+#undef EG_LIBRARY_PAIR
 
 template <class T> struct Format;
 template <> struct Format<float> {
@@ -95,7 +103,7 @@ template <> struct Format<float> {
   // From where on exp, and each of the others, has nothing left but its limit
   static constexpr float overflow = 88.8f, underflow = -104, expm1_is_minus_one = -18;
   static constexpr float tanh_is_one = 10, erf_is_one = 4, erfc_is_zero = 10.1f;
-  static constexpr float normal_is_zero = 15;
+  static constexpr float normal_is_zero = 15, least_normal = 0x1p-126f;
 };
 template <> struct Format<double> {
   using Bits = std::uint64_t;
@@ -107,15 +115,15 @@ template <> struct Format<double> {
   static constexpr double pi_2_lo = 6.123233995736766e-17;
   static constexpr double overflow = 709.8, underflow = -746, expm1_is_minus_one = -38;
   static constexpr double tanh_is_one = 20, erf_is_one = 6, erfc_is_zero = 27.3;
-  static constexpr double normal_is_zero = 38.6;
+  static constexpr double normal_is_zero = 38.6, least_normal = 0x1p-1022;
 };
 
 constexpr double log2e = 1.4426950408889634, pi_2 = 1.5707963267948966;
 constexpr double sqrt_half = 0.7071067811865476;
 
 template <class T> using Bits = typename Format<T>::Bits;
-template <class T> constexpr T inf = std::numeric_limits<T>::infinity();
-template <class T> constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+template <class T> constexpr T inf = T(__builtin_inf());
+template <class T> constexpr T nan = T(__builtin_nan(""));
 
 template <class To, class From> EG_MATH To bit_cast(From x) {
   To y;
@@ -247,7 +255,7 @@ template <class T> EG_MATH T log_sum(T k, T f, T two, T two_lo, T c, T c_lo) {
   return sum + (((high - sum) + low) + (k * two_lo + rest));
 }
 template <class T> EG_MATH T log_any(T x, T two, T two_lo, T c, T c_lo) {
-  bool tiny = x < std::numeric_limits<T>::min();
+  bool tiny = x < Format<T>::least_normal;
   T up = T(Bits<T>(1) << Format<T>::digits), k;
   T m = significand(tiny ? x * up : x, k);
   T y = log_sum(tiny ? k - T(Format<T>::digits) : k, m - T(1), two, two_lo, c, c_lo);
@@ -397,7 +405,7 @@ template <class T> EG_MATH T expm1(T x) {  // 1.7 ulp
   T s = from_exponent<T>(power), t = s - T(0.5);
   T high = t + s * r, low = (t - high) + s * r;
   T y = high + (low + s * (r * r * exp_tail(r)));
-  return fabs(x) < std::numeric_limits<T>::min() ? x : y + y;
+  return fabs(x) < Format<T>::least_normal ? x : y + y;
 }
 template <class T> EG_MATH T log(T x) {  // 1.0 ulp
   return log_any<T>(x, Format<T>::ln2, Format<T>::ln2_lo, 1, 0);
@@ -503,7 +511,7 @@ EG_MATH float pow(float x, float y) {  // 0.6 ulp
   z = (x < 0 && a < inf<float> && !whole) ? nan<float> : z;
   return (x == 1 || y == 0) ? 1 : z;
 }
-EG_MATH double pow(double x, double y) { return std::pow(x, y); }
+EG_MATH double pow(double x, double y) { return __builtin_pow(x, y); }
 
 }  // namespace detail
 

@@ -3,15 +3,15 @@
 // NumPy broadcasts, allocates and calls; a loop gets pointers, counts and strides.  This
 // needs no header of Python's or NumPy's: eagergrad/host_kernels.py compiles one kernel
 // into one shared library, EG_ELEMENTWISE(name, arity), and registers its loops.
+//
+// A first call waits for the compiler.  So nothing is included that takes long to read
+// (<memory>, <tuple> and <cmath> take 0.2 s), and what a kernel computes of a row or of
+// matrices is one function for each type that is computed in, which float16 and float32
+// share.
 #pragma once
 
+#if !defined(__SSE__)
 #include <cfenv>
-#include <memory>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#if defined(__SSE__)
-#include <xmmintrin.h>
 #endif
 
 #include "core.h"
@@ -26,7 +26,7 @@ using Loop = void (*)(char**, const Index*, const Index*, void*);
 // nothing; NumPy would read them as overflow in the result.
 inline void forget_flags() {
 #if defined(__SSE__)
-  _mm_setcsr(_mm_getcsr() & ~0x3fu);
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~0x3fu);
 #else
   std::feclearexcept(FE_ALL_EXCEPT);
 #endif
@@ -35,25 +35,42 @@ inline void forget_flags() {
 constexpr Index BLOCK = 1024;          // elements at a time, in cache
 constexpr Index PARALLEL = 1 << 16;    // elements from which threads pay
 
-// n elements of one operand as contiguous numbers of the wide type: as they lie, or
-// gathered into a buffer.
+// Memory for n numbers, in any state.
+template <class T> struct Room {
+  T* const at;
+  explicit Room(Index n) : at(n ? new T[n] : nullptr) {}
+  Room(const Room&) = delete;
+  ~Room() { delete[] at; }
+};
+
+// n elements of one operand, gathered into a buffer as numbers of the wide type.
 template <class T>
-inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* buffer) {
-  if constexpr (sizeof(T) == sizeof(wide<T>)) {
-    if (step == sizeof(T)) return reinterpret_cast<const T*>(from);
-  } else if (step == sizeof(T)) {
+[[gnu::noinline]] void gather(const char* from, Index step, Index n, wide<T>* buffer) {
+  if (step == sizeof(T)) {
     const T* x = reinterpret_cast<const T*>(from);
     for (Index i = 0; i < n; ++i) buffer[i] = wide<T>(x[i]);
-    return buffer;
-  }
-  if (step == 0) {
+  } else if (step == 0) {
     const wide<T> x = wide<T>(*reinterpret_cast<const T*>(from));
     for (Index i = 0; i < n; ++i) buffer[i] = x;
-    return buffer;
+  } else {
+    for (Index i = 0; i < n; ++i)
+      buffer[i] = wide<T>(*reinterpret_cast<const T*>(from + i * step));
   }
-  for (Index i = 0; i < n; ++i)
-    buffer[i] = wide<T>(*reinterpret_cast<const T*>(from + i * step));
+}
+
+// The same as they lie, where they are contiguous and wide.
+template <class T>
+inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* buffer) {
+  if (sizeof(T) == sizeof(wide<T>) && step == sizeof(T))
+    return reinterpret_cast<const wide<T>*>(from);
+  gather<T>(from, step, n, buffer);
   return buffer;
+}
+
+// n numbers of the wide type to where an operand's elements lie.
+template <class T>
+[[gnu::noinline]] void scatter(const wide<T>* y, Index n, char* to, Index step) {
+  for (Index i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = T(y[i]);
 }
 
 // Elements at a time where an operand is one number, which is written so many times: as
@@ -63,9 +80,8 @@ constexpr Index SAME = 256;
 // n elements; ``same`` has those of the operands that are one number.
 template <class F, class T, int... I, int... O>
 [[gnu::noinline]] void block(char* const* a, const Index* step, Index start, Index n,
-                             const wide<T> (*same)[SAME],
-                             std::integer_sequence<int, I...>,
-                             std::integer_sequence<int, O...>) {
+                             const wide<T> (*same)[SAME], Places<I...>,
+                             Places<O...>) {
   using W = wide<T>;
   constexpr int N = sizeof...(I), M = sizeof...(O);
   alignas(64) W buffers[N][BLOCK];
@@ -94,16 +110,14 @@ template <class F, class T, int... I, int... O>
     ((y[O] += count), ...);
   }
   for (int k = 0; k < M; ++k)
-    if (!direct[k])
-      for (Index i = 0; i < n; ++i)
-        *reinterpret_cast<T*>(to[k] + i * step[N + k]) = T(results[k][i]);
+    if (!direct[k]) scatter<T>(results[k], n, to[k], step[N + k]);
 }
 
 template <class F, class T, int N>
 void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
-  const auto inputs = std::make_integer_sequence<int, N>();
-  const auto outputs = std::make_integer_sequence<int, Results<F>::COUNT>();
+  const auto inputs = typename Count<N>::type();
+  const auto outputs = typename Count<Results<F>::COUNT>::type();
   alignas(64) wide<T> same[N][SAME];
   for (int k = 0; k < N; ++k)
     if (n && step[k] == 0) gathered<T>(a[k], 0, n < SAME ? n : SAME, same[k]);
@@ -168,8 +182,7 @@ template <class T> struct Operand<T, 'n', false> {
     y = direct ? reinterpret_cast<W*>(to) : buffer;
   }
   ~Operand() {
-    if (!direct)
-      for (Index i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = T(y[i]);
+    if (!direct) scatter<T>(y, n, to, step);
   }
   W* argument() { return y; }
 };
@@ -207,15 +220,22 @@ EG_OPERAND('w', wide<N>, 's')
 EG_OPERAND('m', wide<N>, 's')
 #undef EG_OPERAND
 
+// One row, of operands as the kernel takes them.
+template <class F, class W, class... A>
+[[gnu::noinline]] void computed(Index n, A... argument) {
+  F().template operator()<W>(HostLane(), n, argument...);
+}
+template <class F, class T, class... A> inline void row(Index n, A&&... operand) {
+  computed<F, wide<T>, decltype(operand.argument())...>(n, operand.argument()...);
+}
+
 // Row i.  down: the steps of the operands from one row to the next; along: within one.
 template <class F, class T, int... K>
 inline void row(char* const* a, const Index* down, const Index* along, Index i, Index n,
-                wide<T>* buffer, std::integer_sequence<int, K...>) {
+                wide<T>* buffer, Places<K...>) {
   using L = Letters<F>;
-  std::tuple<Operand<T, L::letter(K), (K < L::INPUTS)>...> operands{
-      Operand<T, L::letter(K), (K < L::INPUTS)>(a[K] + i * down[K], along[K], n,
-                                                buffer + K * n)...};
-  F().template operator()<wide<T>>(HostLane(), n, std::get<K>(operands).argument()...);
+  row<F, T>(n, Operand<T, L::letter(K), (K < L::INPUTS)>(a[K] + i * down[K], along[K], n,
+                                                         buffer + K * n)...);
 }
 
 template <class F, class T>
@@ -227,10 +247,9 @@ void rows(char** a, const Index* count, const Index* step, void*) {
     along[k] = L::letter(k) == 'n' ? step[L::TOTAL + L::axes(k)] : 0;
   const auto some = [&](Index from, Index to) {
     // for the rows that are not contiguous, or of a half type
-    const std::unique_ptr<wide<T>[]> buffer(new wide<T>[L::TOTAL * n]);
+    const Room<wide<T>> buffer(L::TOTAL * n);
     for (Index i = from; i < to; ++i)
-      row<F, T>(a, step, along, i, n, buffer.get(),
-                std::make_integer_sequence<int, L::TOTAL>());
+      row<F, T>(a, step, along, i, n, buffer.at, typename Count<L::TOTAL>::type());
   };
   if (m == 1 || m * n < PARALLEL) {
     some(0, m);
@@ -261,7 +280,8 @@ void columns(char** a, const Index* count, const Index* step, void*) {
   constexpr int FIRST = first_sum(F::OPERANDS), SUMS = L::TOTAL - FIRST;
   const Index m = count[1], n = count[2], size = SUMS * n;
   const Index tiles = m > HEIGHT ? (m - 1) / HEIGHT + 1 : 1;
-  const std::unique_ptr<W[]> sums(new W[tiles * size]);
+  const Room<W> room(tiles * size);
+  W* const sums = room.at;
   Index down[L::TOTAL], along[L::TOTAL];
   for (int k = 0; k < L::TOTAL; ++k) {
     const Index* within = step + L::TOTAL + L::axes(k);
@@ -270,8 +290,8 @@ void columns(char** a, const Index* count, const Index* step, void*) {
     along[k] = letter == 't' ? within[1] : letter == 'c' ? sizeof(W) : within[0];
   }
   const auto tile = [&](Index k, Index t) {
-    const std::unique_ptr<W[]> buffer(new W[L::TOTAL * n]);
-    W* const own = sums.get() + t * size;
+    const Room<W> buffer(L::TOTAL * n);
+    W* const own = sums + t * size;
     for (Index j = 0; j < size; ++j) own[j] = 0;
     char* at[L::TOTAL];
     for (int j = 0; j < L::TOTAL; ++j)
@@ -279,8 +299,7 @@ void columns(char** a, const Index* count, const Index* step, void*) {
                         : reinterpret_cast<char*>(own + (j - FIRST) * n);
     const Index end = (t + 1) * HEIGHT < m ? (t + 1) * HEIGHT : m;
     for (Index i = t * HEIGHT; i < end; ++i)
-      row<F, T>(at, down, along, i, n, buffer.get(),
-                std::make_integer_sequence<int, L::TOTAL>());
+      row<F, T>(at, down, along, i, n, buffer.at, typename Count<L::TOTAL>::type());
   };
   for (Index k = 0; k < count[0]; ++k) {
     if (m * n < PARALLEL) {
@@ -296,8 +315,7 @@ void columns(char** a, const Index* count, const Index* step, void*) {
     for (int r = FIRST; r < L::TOTAL; ++r) {
       char* const to = a[r] + k * step[r];
       const Index apart = step[L::TOTAL + L::axes(r)];
-      const W* const y = sums.get() + (r - FIRST) * n;
-      for (Index j = 0; j < n; ++j) *reinterpret_cast<T*>(to + j * apart) = T(y[j]);
+      scatter<T>(sums + (r - FIRST) * n, n, to, apart);
     }
   }
   forget_flags();
@@ -340,9 +358,13 @@ template <class T, char KIND, bool INPUT> inline auto argument(const Dense<T>& o
     return operand.at;
 }
 
+template <class F, class W, class... A>
+[[gnu::noinline]] void multiplied(Index m, Index k, Index n, W* scratch, A... argument) {
+  F().template operator()<W>(HostLane(), m, k, n, scratch, argument...);
+}
+
 template <class F, class T, int... K>
-void products(char** a, const Index* count, const Index* step,
-              std::integer_sequence<int, K...>) {
+void products(char** a, const Index* count, const Index* step, Places<K...>) {
   using W = wide<T>;
   using L = Letters<F>;
   const Index m = count[1], k = count[2], n = count[3];
@@ -360,8 +382,8 @@ void products(char** a, const Index* count, const Index* step,
   }
   constexpr Index NEAR = 256;  // elements for which asking for memory takes too long
   W near[NEAR];
-  const std::unique_ptr<W[]> far(size > NEAR ? new W[size] : nullptr);
-  W* const buffer = far ? far.get() : near;
+  const Room<W> far(size > NEAR ? size : 0);
+  W* const buffer = far.at ? far.at : near;
   for (Index call = 0; call < count[0]; ++call) {
     W* next = buffer + n;
     for (int i = 0; i < L::TOTAL; ++i) {
@@ -370,9 +392,8 @@ void products(char** a, const Index* count, const Index* step,
       next += operands[i].room();
       if (i < L::INPUTS) operands[i].read();
     }
-    F().template operator()<W>(
-        HostLane(), m, k, n, buffer,
-        argument<T, L::letter(K), (K < L::INPUTS)>(operands[K])...);
+    multiplied<F, W>(m, k, n, buffer,
+                     argument<T, L::letter(K), (K < L::INPUTS)>(operands[K])...);
     for (int i = L::INPUTS; i < L::TOTAL; ++i) operands[i].write();
   }
   forget_flags();
@@ -380,7 +401,7 @@ void products(char** a, const Index* count, const Index* step,
 
 template <class F, class T>
 void products(char** a, const Index* count, const Index* step, void*) {
-  products<F, T>(a, count, step, std::make_integer_sequence<int, Letters<F>::TOTAL>());
+  products<F, T>(a, count, step, typename Count<Letters<F>::TOTAL>::type());
 }
 
 // ----------------------------------------------------------------------------- arrays
@@ -394,16 +415,16 @@ struct HostTeam {
   // `scratch` numbers of T that it finds in any state.
   template <class T, class F> void parts(Index count, Index scratch, F f) const {
     if (count <= 1 || size < PARALLEL) {
-      const std::unique_ptr<T[]> own(new T[scratch]);
-      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
+      const Room<T> own(scratch);
+      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.at);
       return;
     }
     const Index several = count / SHARES + 1;
 #pragma omp parallel
     {
-      const std::unique_ptr<T[]> own(new T[scratch]);
+      const Room<T> own(scratch);
 #pragma omp for schedule(dynamic, several)
-      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.get());
+      for (Index i = 0; i < count; ++i) f(HostLane(), i, own.at);
     }
   }
 
@@ -472,7 +493,7 @@ template <class T, char KIND, bool INPUT> inline auto whole(char* at, Index coun
 }
 
 template <class F, class T, int... K>
-inline void call(char* const* a, const Index* count, std::integer_sequence<int, K...>) {
+inline void call(char* const* a, const Index* count, Places<K...>) {
   constexpr int INPUTS = inputs(F::OPERANDS);
   constexpr auto letter = [](int k) { return eg::letter(F::OPERANDS, k); };
   constexpr auto before = [](int k) {  // arrays among the operands before k
@@ -490,7 +511,7 @@ inline void call(char* const* a, const Index* count, std::integer_sequence<int, 
 template <class F, class T>
 void arrays(char** a, const Index* count, const Index*, void*) {
   constexpr int TOTAL = length(F::OPERANDS) - 1;
-  if (count[0]) call<F, T>(a, count + 1, std::make_integer_sequence<int, TOTAL>());
+  if (count[0]) call<F, T>(a, count + 1, typename Count<TOTAL>::type());
   forget_flags();
 }
 

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstring>
-#include <memory>
 
 #include "core.h"
 
@@ -74,6 +73,20 @@ inline void panel(const char* a, Index down_a, Index along_a, const T* b, Index 
   rows(tile<T, 1, COUNT>, 1);
 }
 
+// A thread's memory for a panel whose numbers lie apart, for its next one too.
+template <class T> struct Packed {
+  T* at = nullptr;
+  Index room = 0;
+  ~Packed() { delete[] at; }
+  T* of(Index n) {
+    if (room < n) {
+      delete[] at;
+      at = new T[room = n];
+    }
+    return at;
+  }
+};
+
 // One product: its result has rows without gaps.
 template <class T>
 void product_in_panels(char* const* args, const Index* count, const Index* step) {
@@ -81,16 +94,14 @@ void product_in_panels(char* const* args, const Index* count, const Index* step)
   const Index down_a = step[3], along_a = step[4], down_b = step[5], along_b = step[6],
               down_c = step[7];
   constexpr Index size = sizeof(T), wide = 2 * LANES<T>;
-  static thread_local std::unique_ptr<T[]> packed;
-  static thread_local Index room = 0;
+  static thread_local Packed<T> packed;
   for (Index j = 0; j < n; j += wide) {
     const Index columns = n - j < wide ? n - j : wide;
     const char* const from = args[1] + j * along_b;
     const T* b = reinterpret_cast<const T*>(from);
     Index down = down_b / size;
     if (columns < wide || along_b != size) {
-      if (room < k * wide) packed.reset(new T[room = k * wide]);
-      T* const to = packed.get();
+      T* const to = packed.of(k * wide);
       if (columns < wide) std::memset(to, 0, k * wide * size);
       if (along_b == size)
         for (Index l = 0; l < k; ++l)
@@ -101,7 +112,7 @@ void product_in_panels(char* const* args, const Index* count, const Index* step)
           for (Index i = 0; i < columns; ++i)
             to[l * wide + i] =
                 *reinterpret_cast<const T*>(from + l * down_b + i * along_b);
-      b = packed.get();
+      b = to;
       down = wide;
     }
     char* const c = args[2] + j * size;

@@ -31,10 +31,11 @@ def wide(x):
 
 def on_rows(kernel, m, n, dtype):
     """m rows of n elements."""
+    places = iter([RNG.integers(0, n, m), RNG.integers(1, n + 1, m)])  # then a count
     makers = {
         "n": lambda: normal(m, n).astype(dtype),
         "s": lambda: normal(m).astype(dtype),
-        "i": lambda: RNG.integers(0, n, m),
+        "i": lambda: next(places),
         "w": lambda: np.ones(m, wide(np.ones((), dtype)).dtype),
     }
     return [makers[letter]() for letter in kernel.operands[: kernel.inputs]]
@@ -96,5 +97,10 @@ def operands(kernel, dtype):
         ),
         "dropout": ([x, y.dtype.type(0.5), seed], [y]),
         "two_norm": ([x], [y[:3].copy()]),
+        "non_finite": ([x], [y[:3].copy()]),
+        "loss_scale": (
+            [abs(x[:5]), abs(y[:4]), *map(y.dtype.type, (2, 0.5, 3))],
+            [y[4:8].copy()],
+        ),
         "scatter_add": ([x, RNG.integers(-20, 20, 50), np.array([20, 3])], [y[:400]]),
     }[kernel.name]

@@ -39,7 +39,7 @@ FLOORS = {
     10: "gradient_tape gradients custom_gradients forward",
     11: "function pullback program simplification fusion blocks loops derivatives "
     "graphs graph_pullbacks",
-    12: "nn optim losses data checkpoint testing profiler",
+    12: "nn optim loss_scale losses data checkpoint testing profiler",
     13: "__init__ training runs cli __main__",
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}

@@ -24,6 +24,7 @@ WIDER = {"float": np.float64, "double": np.longdouble}
 NARROW = {"float": np.float32, "double": np.float64}
 
 PROGRAM = """
+#include <cmath>
 #include "functions.h"
 namespace exact {
 using namespace std;

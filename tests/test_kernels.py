@@ -5,6 +5,8 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import eagergrad as eg
 from eagergrad import host_kernels, kernels
 from eagergrad.device import NUMPY
 from eagergrad.errors import KernelError
+from eagergrad.kernels import Kernel
 from eagergrad.ops import philox
 from eagergrad.ops.pooling import Window
 from eagergrad.primitive import OPS, forget, lowered
@@ -116,7 +119,7 @@ def test_fused_op_equals_the_composed_one(case, dtype, monkeypatch):
 
 def test_every_kernel_of_rows_or_arrays_belongs_to_an_op():
     used = {name for case in FUSED for name in case.op.kernels}
-    used |= {"uniform", "normal", "fold"}
+    used |= {"uniform", "normal", "fold", "non_finite", "loss_scale"}
     written = [k.name for k in kernels.catalogue().values() if k.form != "elementwise"]
     assert {name.removesuffix("_vjp") for name in written} == used
 
@@ -406,7 +409,37 @@ def test_the_rule_is_compiled_beside_the_op_under_a_tape(tmp_path):
     done = run(code, EAGERGRAD_CACHE=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "0.5\n", "")
     built = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
-    assert built == ["sigmoid", "sigmoid_dx"]
+    assert built == ["column_sum", "sigmoid", "sigmoid_dx"]  # what undoes broadcasting
+
+
+@hosted
+def test_an_optimizers_kernel_is_compiled_while_the_model_is_made(tmp_path):
+    made = "import os; os.cpu_count = lambda: 2; import eagergrad as eg; eg.optim."
+    for rule in ("Adam()", "SGD(0.1, momentum=0.9)"):
+        assert run(made + rule, EAGERGRAD_CACHE=str(tmp_path)).stderr == ""
+    names = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert names == ["adam", "momentum"]
+
+
+@hosted
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_begun_is_compiled_once(tmp_path, monkeypatch, busy):
+    """By the other thread, or here if that has not come to it yet."""
+    monkeypatch.setenv("EAGERGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    built, free = [], threading.Event()
+    monkeypatch.setattr(host_kernels, "_built", lambda k: built.append(k) or tmp_path)
+    kernel = Kernel("one", "s>s", "struct one {};")
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(host_kernels, "_ahead", lambda: pool)
+        if busy:
+            pool.submit(free.wait)
+        host_kernels.begin([kernel, kernel])
+        try:
+            assert host_kernels.library(kernel) == tmp_path
+        finally:
+            free.set()
+    assert built == [kernel]
 
 
 @hosted
