@@ -113,6 +113,15 @@ template <class F, class T, int... I, int... O>
     if (!direct[k]) scatter<T>(results[k], n, to[k], step[N + k]);
 }
 
+constexpr Index LINE = 64;  // bytes of a line of the cache, and of the widest vectors
+
+// Elements between the last boundary of a line and an address.  Blocks that begin on
+// boundaries have no vectors across two lines: where a kernel has several results, as
+// Adam's, those take up to twice as long, and NumPy's memory is 16 bytes past one.
+template <class T> inline Index past_line(const char* to) {
+  return Index(reinterpret_cast<std::size_t>(to) % LINE / sizeof(T));
+}
+
 template <class F, class T, int N>
 void elementwise(char** a, const Index* count, const Index* step, void*) {
   const Index n = count[0];
@@ -121,15 +130,18 @@ void elementwise(char** a, const Index* count, const Index* step, void*) {
   alignas(64) wide<T> same[N][SAME];
   for (int k = 0; k < N; ++k)
     if (n && step[k] == 0) gathered<T>(a[k], 0, n < SAME ? n : SAME, same[k]);
+  // the first block is shorter by what the first result lies past a boundary
+  const Index skew = n > BLOCK && step[N] == sizeof(T) ? past_line<T>(a[N]) : 0;
   const auto from = [&](Index start) {
-    const Index size = n - start < BLOCK ? n - start : BLOCK;
-    block<F, T>(a, step, start, size, same, inputs, outputs);
+    const Index first = start < 0 ? 0 : start;
+    const Index end = n - start < BLOCK ? n : start + BLOCK;
+    block<F, T>(a, step, first, end - first, same, inputs, outputs);
   };
   if (n < PARALLEL) {  // an omp if(...) would still cost a call of its runtime
-    for (Index start = 0; start < n; start += BLOCK) from(start);
+    for (Index start = -skew; start < n; start += BLOCK) from(start);
   } else {
 #pragma omp parallel for schedule(static)
-    for (Index start = 0; start < n; start += BLOCK) from(start);
+    for (Index start = -skew; start < n; start += BLOCK) from(start);
   }
   forget_flags();
 }

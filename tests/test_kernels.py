@@ -363,6 +363,19 @@ def test_every_length_and_layout(size):
 
 
 @hosted
+@pytest.mark.parametrize("size", [1023, 1024, 1025, 2047, 2048, 2049, 70001])
+def test_results_lie_anywhere_in_a_line_of_the_cache(size):
+    x = np.arange(size, dtype="f")
+    kernel = host_kernels.find("square_dx")
+    for past in range(17):
+        room = np.full(past + size + 1, -1, "f")
+        kernel(x, x, out=room[past : past + size])
+        assert np.array_equal(room[past : past + size], 2 * x * x)
+        assert np.all(room[:past] == -1)
+        assert room[-1] == -1
+
+
+@hosted
 def test_dtypes_no_kernel_serves_are_composed():
     for dtype, kind in (("int8", "float32"), ("complex64", "complex64")):
         x = eg.tensor(np.array([1, 2], dtype))
