@@ -56,7 +56,8 @@ from .tape import Node, active, caller, item, record, recorders
 from .tensor import INEXACT, TENSORS, Tensor, new, wrap
 
 Rule = Callable[..., Any]
-JOINT = 3  # see Op.plain
+Adds = tuple[Callable[..., bool], ...]  # see Op.adds
+JOINT, ADDING = 3, 4  # see Op.plain
 
 
 class Op:
@@ -135,12 +136,14 @@ class Op:
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
         self.several = several  # returns a tuple of arrays
-        # 1 or 2 where the sweep may call one or two rules by position, JOINT where one
-        # answers for all; 0 where more is to be done
+        # 1 or 2 where the sweep may call one or two rules by position, ADDING for two
+        # that have ``adds`` on a GPU, JOINT where one answers for all; 0 where more is
+        # to be done
         self.plain = 0
-        # adds(total, g, ...) -> bool: add the rule's value to a buffer of the sweep's
-        # own, which may take far less than making it; False where that cannot be done
-        self.adds: Callable[..., bool] | None = None
+        # One adds(total, g, ...) -> bool per rule: add the rule's value to a buffer of
+        # the sweep's own, which may take far less than making it; False where that
+        # cannot be done
+        self.adds: Adds | None = None
         self.entry: Callable[..., Any] = _entry(self)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
@@ -377,12 +380,13 @@ def linear(
     transpose: Rule,
     forward: Callable[..., Any],
     numpy: Callable[..., Any] | None = None,
-    adds: Callable[..., bool] | None = None,
+    adds: Adds | None = None,
 ) -> Any:
     """Declare an op that is linear in its one array argument; its JVP is itself.
 
-    ``adds(total, g, ...)``, with what the transpose reads, adds what that would return
-    to a buffer, or returns False.
+    ``adds``, a tuple, has for the transpose, which always makes a new buffer then, an
+    ``add(total, g, ...)``: with what the transpose reads, it adds what that would
+    return to a buffer, or returns False.
     """
     arrays, params = _signature(forward)
     op = Op(name, "linear", forward, arrays, params, numpy=numpy)
@@ -397,11 +401,18 @@ def bilinear(
     forward: Callable[..., Any] | None = None,
     doc: str = "",
     numpy: Callable[..., Any] | None = None,
+    adds: Adds | None = None,
 ) -> Any:
-    """Declare an op that is linear in each of its two array arguments."""
+    """Declare an op that is linear in each of its two array arguments.
+
+    ``adds`` is as in ``linear``, with one for each transpose.  It is asked only on a
+    GPU, where a product can add.
+    """
     arrays, params = _signature(forward) if forward else (("a", "b"), ())
     op = Op(name, "bilinear", forward, arrays, params, numpy=numpy)
     op.set_rules(transpose)
+    if adds is not None:
+        op.adds, op.plain = adds, ADDING
     return _published(op, op.entry, doc)
 
 

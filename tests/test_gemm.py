@@ -541,6 +541,205 @@ def test_a_product_is_one_launch_and_so_is_each_transpose(gpu):
     assert COUNTS["launches"] == before
 
 
+# Products that are added to a gradient
+
+
+def recurrence(device, steps, dtype):
+    """The gradients of h = h w + x u, step by step, and what they cost to compute."""
+    rng = np.random.default_rng(1)
+
+    def drawn(*shape):
+        x = rng.integers(-1, 2, shape).astype(dtype)
+        return eg.tensor(x, device=device)
+
+    w, u, h, g = drawn(5, 5), drawn(3, 5), drawn(2, 5), drawn(2, 5)
+    xs = [drawn(2, 3) for _ in range(steps)]
+    with eg.GradientTape() as tape:
+        tape.watch([w, u])
+        for x in xs:
+            h = h @ w + x @ u
+    sizes = []
+    cublas.library(12).calls.clear()
+    COUNTERS.clear()
+    before = COUNTS.copy()
+    with standin.using_allocator(standin.Pool(sizes.append).malloc):
+        grads = tape.gradient(h, [w, u], g)
+    made = COUNTERS.launches, (COUNTS - before)["launches"]
+    return grads, [c[1:] for c in cublas.library(12).calls], made, sizes
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_weights_used_at_each_step_are_added_up_by_the_products(gpu, steps, dtype):
+    grads, products, launches, sizes = recurrence(gpu, steps, dtype)
+    assert products.count((5, 5, 2)) == steps  # h^T g
+    assert products.count((5, 3, 2)) == steps  # x^T g
+    assert products.count((5, 2, 5)) == steps - 1  # g w^T
+    assert launches == (3 * steps - 1, 0)
+    item = np.dtype(dtype).itemsize
+    one_each = [25 * item, 15 * item, *[10 * item] * (steps - 1)]
+    assert sorted(sizes) == sorted(one_each)
+    for got, expected in zip(grads, recurrence("cpu", steps, dtype)[0], strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+def squares(y, w):
+    """A batch of matrices (3, 3), none of them symmetric."""
+    return y.swapaxes(1, 2) @ (y @ w)
+
+
+def on_both_sides(y, m):
+    """A batch of matrices m that is used four times."""
+    right = y @ m + (y + 1.0) @ m
+    left = m @ y.swapaxes(1, 2) + m @ (y * 2.0).swapaxes(1, 2)
+    return right + left.swapaxes(1, 2)
+
+
+def beside_vectors(x, m):
+    """A batch of matrices m that is used by two vectors on each side."""
+    return x[0] @ m + x[1] @ m + m @ x[0] + m @ x[1]
+
+
+# Ways in which a matrix w (3, 3) is used several times, of x (2, 3) and y (4, 2, 3).
+SHARED = {
+    "by itself": lambda x, y, w: w @ w @ w,
+    "beside itself": lambda x, y, w: x.T @ x @ w + w + w @ (x.T @ x) @ w,
+    "transposed": lambda x, y, w: x @ w + x @ w.T + (x + 1.0) @ w.T,
+    "rows of its own": lambda x, y, w: w[0:2] @ w + w[1:3] @ w + w[[0, 0]] @ w,
+    "vectors": lambda x, y, w: w @ x[0] + x[1] @ w + w[0] @ w + w @ w[1],
+    "a batch": lambda x, y, w: y @ w + (y + 1.0) @ w + x @ w,
+    "columns of a batch": lambda x, y, w: (
+        y.swapaxes(0, 1) @ w + y.reshape((2, 4, 3)) @ w @ w
+    ),
+    "two batches": lambda x, y, w: on_both_sides(y, squares(y, w)),
+    "batches of squares": lambda x, y, w: on_both_sides(squares(y, w), squares(y, w)),
+    "vectors and a batch": lambda x, y, w: beside_vectors(x, squares(y, w)),
+    "batches of both": lambda x, y, w: (y @ w) @ (y @ w).swapaxes(1, 2) @ y,
+    "a batch that is broadcast": lambda x, y, w: (
+        (x @ w)[None] @ y.swapaxes(1, 2) + w[None, 1:] @ y.swapaxes(1, 2)
+    ),
+    "one matrix for a batch": lambda x, y, w: (
+        w @ y.swapaxes(1, 2) + w @ (y * 2.0).swapaxes(1, 2)
+    ),
+}
+
+
+def shared(device, name):
+    """All that tapes say of a use of a matrix: gradients, twice, and of a gradient."""
+    rng = np.random.default_rng(2)
+    given = {
+        "x": rng.integers(-2, 3, (2, 3)).astype("f8"),
+        "y": rng.integers(-2, 3, (4, 2, 3)).astype("f8"),
+        "v": rng.integers(-2, 3, (3, 3)).astype("f8"),
+    }
+    x, y, v = [eg.tensor(value, device=device) for value in given.values()]
+    with eg.GradientTape() as outer:
+        outer.watch([x, y, v])
+        with eg.GradientTape(persistent=True) as tape:
+            tape.watch([x, y, v])
+            w = v * 2.0  # a source on the way from another
+            z = SHARED[name](x, y, w)
+        taken = tape.gradient(z, [x, y, w, v])
+        total = eg.sum(eg.stack([eg.sum(dx * dx) for dx in taken if dx is not None]))
+    seeds = [z * 0.0 + 1.0, w * 0.0 + 3.0]
+    made = [tape.gradient([z, w], [x, y, w, v], seeds) for _ in range(2)]
+    assert seeds[0].numpy().min() == seeds[0].numpy().max() == 1.0
+    assert seeds[1].numpy().min() == seeds[1].numpy().max() == 3.0
+    first, again = made
+    return [*taken, *first, *again, *outer.gradient(total, [x, y, v])]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_gradients_of_a_matrix_used_several_times(gpu, name):
+    """Whole numbers, which are added up without rounding in every order."""
+    got, expected = shared(gpu, name), shared("cpu", name)
+    assert [x is None for x in got] == [x is None for x in expected]
+    for x, y in zip(got, expected, strict=True):
+        if x is not None:
+            np.testing.assert_array_equal(x.numpy(), y.numpy())
+
+
+def test_a_gradient_somebody_holds_is_not_added_to(gpu):
+    """A cotangent of w that was given, and that of w + z, which is that of z too."""
+    x, w = [eg.tensor(whole(3, 3), device=gpu) for _ in range(2)]
+    seed, held = [eg.ones((3, 3), device=gpu) for _ in range(2)]
+    with eg.GradientTape(persistent=True) as tape:
+        tape.watch([x, w])
+        y = x @ w + x @ w
+        z = x * 1.0
+        both = w + z
+    twice = 2.0 * (x.numpy().T @ np.ones((3, 3), "f4"))
+    dw = tape.gradient([y, w], w, [seed, held])
+    np.testing.assert_array_equal(dw.numpy(), twice + 1.0)
+    dw, dz = tape.gradient([y, both], [w, z], [seed, held])
+    np.testing.assert_array_equal(dw.numpy(), twice + 1.0)
+    for ones in (dz, seed, held):
+        assert ones.tolist() == [[1.0] * 3] * 3
+
+
+def test_a_gradient_by_columns_is_added_to_without_cublas(gpu):
+    """It is the sum of two that are views by columns, where cuBLAS writes rows."""
+    x, w = eg.tensor(whole(2, 3), device=gpu), eg.tensor(whole(3, 3), device=gpu)
+    seed = eg.ones((2, 3), device=gpu)
+    with eg.GradientTape() as tape:
+        tape.watch(w)
+        y = x @ w + x @ w.T + x @ w.T
+    COUNTERS.clear()
+    before = COUNTS.copy()
+    dw = tape.gradient(y, w, seed)
+    assert (COUNTS - before)["launches"] + COUNTERS.launches == 3 + 2
+    ones = x.numpy().T @ np.ones((2, 3), "f4")
+    np.testing.assert_array_equal(dw.numpy(), ones + 2.0 * ones.T)
+
+
+def three_uses(x, w):
+    """The gradient of w, that of a sum of x w by 6."""
+    with eg.GradientTape() as tape:
+        tape.watch(w)
+        y = x @ w + (x * 2.0) @ w + (x * 3.0) @ w
+    return tape.gradient(y, w)
+
+
+def test_products_that_add_can_be_captured(gpu):
+    """A replay starts anew: its first product does not read what is there."""
+    captured = eg.function(three_uses)
+    w = eg.tensor(whole(3, 4), device=gpu)
+    for _ in range(4):
+        x = whole(2, 3)
+        got = captured(eg.tensor(x, device=gpu), w)
+        ones = np.ones((2, 4), "f4")
+        np.testing.assert_array_equal(got.numpy(), 6.0 * (x.T @ ones))
+
+
+def test_gradients_of_another_dtype_are_not_added_to_by_cublas(gpu):
+    """A function of one's own may return such."""
+
+    @eg.custom_gradient
+    def twice(w):
+        return w * 2.0, lambda g: eg.tensor(2.0 * g.numpy().astype("f8"), device=gpu)
+
+    x, w = [eg.tensor(whole(3, 3), device=gpu) for _ in range(2)]
+    with eg.GradientTape() as tape:
+        tape.watch(w)
+        y = x @ w + x @ w + twice(w)
+    dw = tape.gradient(y, w, eg.ones((3, 3), device=gpu))
+    ones = np.ones((3, 3), "f4")
+    np.testing.assert_array_equal(dw.numpy(), 2.0 * (x.numpy().T @ ones) + 2.0)
+
+
+def test_numpy_has_no_product_that_adds():
+    """Eager or captured, there is a sum for each product but the first."""
+    x, w = eg.tensor(whole(2, 3)), eg.tensor(whole(3, 4))
+    captured = eg.function(three_uses)
+    expected = 6.0 * (x.numpy().T @ np.ones((2, 4), "f4"))
+    for f in (three_uses, captured, captured):
+        np.testing.assert_array_equal(f(x, w).numpy(), expected)
+    names = [i.name.split(".")[0] for i in captured.program(x, w).instructions]
+    products = [name for name in names if name in ("matmul", "add")]
+    assert products == ["matmul", "matmul", "add", "matmul", "add"]
+
+
 # Handles, streams and threads
 
 
@@ -617,6 +816,9 @@ def test_without_cublas_products_stay_with_cupy(gpu, caplog):
                 x = eg.tensor(values, dtype, device=gpu)
                 assert (x @ x).dtype == x.dtype
                 assert (x @ x).tolist() == (values @ values).tolist()
+        x, w = eg.tensor(values), eg.tensor(values[0])
+        expected = three_uses(x, w).tolist()
+        assert three_uses(x.to(gpu), w.to(gpu)).tolist() == expected
     assert caplog.text.count("no cuBLAS for CUDA 12") == 1
     cublas._told.cache_clear()
 

@@ -37,7 +37,7 @@ _getitem = linear(
     "getitem",
     transpose=lambda g, like, index: _scatter_add(g, index, like.shape),
     forward=lambda xp, x, index: x[index],
-    adds=_added,
+    adds=(_added,),
 )
 
 

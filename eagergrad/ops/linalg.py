@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..device import backend_of
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..gemm import Unserved, gemm
 from ..operands import operand, promoted
 from ..primitive import bilinear
@@ -97,11 +97,35 @@ def _matmul(a: Any, b: Any) -> Any:
     return np.matmul(a, b)
 
 
+def _add_a(total: Any, g: Any, b: Any, like: Any) -> bool:
+    if b.ndim == 1 or len(like.shape) == 1:
+        return False
+    return _added(total, g, b.swapaxes(-1, -2))
+
+
+def _add_b(total: Any, g: Any, a: Any, like: Any) -> bool:
+    if len(like.shape) == 2:
+        return _added(total, as_rows(a).T, as_rows(g))
+    if a.ndim == 1 or len(like.shape) == 1:
+        return False
+    return _added(total, a.swapaxes(-1, -2), g)
+
+
+def _added(total: Any, a: Any, b: Any) -> bool:
+    """Add a @ b to a buffer; False where cuBLAS does not, or the buffer is another."""
+    try:
+        gemm(backend_of(total).driver, a, b, out=total, beta=1.0)
+    except (Unserved, ShapeError, DTypeError):
+        return False
+    return True
+
+
 matmul = bilinear(
     "matmul",
     forward=matrix_product,
     numpy=_matmul,
     transpose=(_matmul_a, _matmul_b),
+    adds=(_add_a, _add_b),
     doc="""Matrix product of the last two axes: (..., n, k), (..., k, m) -> (..., n, m).
 
     A vector is a row on the left and a column on the right; leading axes broadcast.
