@@ -36,7 +36,7 @@ OPTIONS = ("-std=c++17", "-default-device", "-fmad=false")
 def on_gpus() -> list[Kernel]:
     """The kernels that run on GPUs: all but products, which the library makes there.
 
-    So a convolution is a product and ``fold``.
+    So a convolution is a product with ``unfold`` or ``fold``.
     """
     return [
         k

@@ -11,6 +11,7 @@ namespace eg {
 
 struct Windows {
   using Sizes = Span<const long long>;
+  static constexpr int NUMBERS = 1 + 3 * 6;  // in sizes
 
   struct Axis {
     Index size, outputs, kernel, stride, dilation, before;

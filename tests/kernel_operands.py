@@ -38,7 +38,11 @@ def on_rows(kernel, m, n, dtype):
         "i": lambda: next(places),
         "w": lambda: np.ones(m, wide(np.ones((), dtype)).dtype),
     }
-    return [makers[letter]() for letter in kernel.operands[: kernel.inputs]]
+    letters = kernel.operands[: kernel.inputs]
+    made = [makers[letter]() for letter in letters]
+    if "ii" in letters:
+        made[letters.index("ii") + 1] += 1  # a count beside the label: it divides
+    return made
 
 
 def on_columns(name, m, n, dtype):
@@ -67,6 +71,7 @@ def on_windows(name, sizes, dtype):
         "pool_gather": ([x, winner, sizes], [y]),
         "avg_pool": ([x, sizes], [y]),
         "avg_spread": ([y, sizes], [x]),
+        "unfold": ([x, np.append(sizes, 1)], [columns]),
         "fold": ([columns, sizes], [x]),
     }[name]
 

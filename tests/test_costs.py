@@ -129,13 +129,38 @@ BUDGETS = {
     ),
     "max_pool": (lambda x: eg.max_pool(x, 2), [IMAGES], (1, 0, 0), (1, 0, 0)),
     "avg_pool": (lambda x: eg.avg_pool(x, 3, 1, 1), [IMAGES], (1, 0, 0), (1, 0, 0)),
-    # patches laid out; the image folded, and for the filter both operands laid out
-    "conv2d": (eg.conv2d, [IMAGES, FILTERS], (0, 1, 1), (1, 2, 2)),
+    # the image unfolded; that folded, and for the filter both operands laid out
+    "conv2d": (eg.conv2d, [IMAGES, FILTERS], (1, 0, 1), (2, 1, 2)),
+    "conv2d with padding": (
+        lambda x, w: eg.conv2d(x, w, 2, "same", (1, 2)),
+        [IMAGES, FILTERS],
+        (1, 0, 1),
+        (2, 1, 2),
+    ),
+    "depthwise_conv2d": (
+        lambda x, w: eg.depthwise_conv2d(x, w, padding=1),
+        [IMAGES, (8, 1, 3, 3)],
+        (1, 0, 2),  # a product for each image: four filters make no one
+        (2, 1, 3),
+    ),
+    # nothing to unfold
+    "conv2d of single places": (
+        eg.conv2d,
+        [IMAGES, (16, 4, 1, 1)],
+        (0, 0, 1),
+        (1, 2, 2),
+    ),
+    "conv2d of the whole image": (
+        eg.conv2d,
+        [IMAGES, (16, 4, 9, 8)],
+        (0, 0, 1),
+        (1, 0, 2),
+    ),
     "conv_transpose": (
         lambda x, w: eg.conv_transpose(x, w, 2),
         [(2, 16, 4, 3), FILTERS],
         (1, 0, 1),
-        (0, 3, 2),
+        (2, 1, 2),
     ),
 }
 

@@ -476,6 +476,38 @@ def test_kernels_of_windows(emulated, name, windows, dtype):
     close(tuple(results), tuple(z.astype(y.dtype) for y, z in made))
 
 
+UNFOLDED = {  # size 5, kernel 2, stride 2, dilation 3, one place before: x[2o + 3k - 1]
+    1: [[[0, 1], [2, 4]], [[0, 6], [7, 9]], [[0, 11], [12, 14]], [[0, 16], [17, 19]]],
+    2: [[[0, 1, 0, 11], [2, 4, 12, 14]], [[0, 6, 0, 16], [7, 9, 17, 19]]],
+}
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("samples", UNFOLDED)
+def test_columns_by_hand(emulated, samples, dtype):
+    """Of two samples of two channels: a channel's samples are beside each other."""
+    x = np.arange(20).astype(dtype)
+    sizes = 4, *(1, 1, 1, 1, 1, 0) * 2, 5, 2, 2, 2, 3, 1, samples
+    got, hosts = np.full((2, 16), np.nan, dtype)
+    emulated("unfold")(x, sizes, got)
+    assert got.tolist() == np.ravel(UNFOLDED[samples]).tolist()
+    if dtype != "float16":
+        host_kernels.compiled("unfold")(x, np.array(sizes), hosts)
+        assert hosts.tobytes() == got.tobytes()
+
+
+@hosted
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_folding_is_the_transpose_of_unfolding(emulated, windows):
+    (x, sizes), (columns,) = on_windows("unfold", WINDOWS[windows], "float64")
+    given, folded = normal(columns.size).astype("float64"), np.zeros_like(x)
+    emulated("unfold")(x, sizes, columns)
+    emulated("fold")(given, sizes[:-1], folded)
+    np.testing.assert_allclose(columns @ given, x @ folded, 1e-12)
+    assert columns.any()
+
+
 @hosted
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 1000, 5003])

@@ -119,7 +119,7 @@ def test_fused_op_equals_the_composed_one(case, dtype, monkeypatch):
 
 def test_every_kernel_of_rows_or_arrays_belongs_to_an_op():
     used = {name for case in FUSED for name in case.op.kernels}
-    used |= {"uniform", "normal", "fold", "non_finite", "loss_scale"}
+    used |= {"uniform", "normal", "unfold", "fold", "non_finite", "loss_scale"}
     written = [k.name for k in kernels.catalogue().values() if k.form != "elementwise"]
     assert {name.removesuffix("_vjp") for name in written} == used
 

@@ -524,7 +524,7 @@ SERVED = {
     "column_sum": (lambda x, b: x * 2 + b, [(5, 4), (4,)]),
     "max_pool pool_scatter": (lambda x: eg.max_pool(x, 2), [(2, 3, 4, 5)]),
     "avg_pool avg_spread": (lambda x: eg.avg_pool(x, 3, 1, 1), [(2, 3, 4, 5)]),
-    "fold": (lambda x, w: eg.conv(x, w, 2, 1), [(2, 4, 5, 7), (6, 4, 3, 3)]),
+    "unfold fold": (lambda x, w: eg.conv(x, w, 2, 1), [(2, 4, 5, 7), (6, 4, 3, 3)]),
     "scatter_add": (
         lambda x: eg.embedding(x, IDS if x.device == "cpu" else on(x.device, IDS)),
         [(3, 4)],
@@ -569,6 +569,58 @@ def test_kernels_serve_every_dtype(gpu, kernels, dtype, layout):
         np.testing.assert_allclose(
             y.numpy().astype(float), z.numpy(), 0, 16 * eps * scale
         )
+
+
+CONVOLUTIONS = {  # input, filter, stride, padding, dilation, groups
+    "one axis": ((3, 4, 9), (6, 2, 3), 2, [(2, 0)], 2, 2),
+    "two axes": ((2, 3, 8, 7), (4, 3, 3, 2), (1, 2), "same", (2, 1), 1),
+    "three axes": ((2, 4, 5, 4, 6), (4, 2, 2, 3, 2), (2, 1, 3), 1, (1, 1, 2), 2),
+    "each channel apart": ((2, 3, 6, 5), (6, 1, 3, 3), 1, 1, 1, 3),
+    "more zeros than elements": ((2, 2, 1, 2), (3, 2, 3, 3), 1, 3, 1, 1),
+}
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_unfold(gpu, name, dtype):
+    """Values, gradients and their gradients, against the CPU in float64."""
+    shape, filters, *options = CONVOLUTIONS[name]
+
+    def f(x, w):
+        return eg.conv(x, w, *options)
+
+    def second(x, w):
+        return eg.gradients_function(lambda x, w: eg.sum(f(x, w) ** 2))(x, w)
+
+    arrays = [draw(size).astype(dtype) for size in (shape, filters)]
+    there = [on(gpu, x) for x in arrays]
+    here = [eg.tensor(x.astype("float64")) for x in arrays]
+    eps = 16 * float(np.finfo(dtype).eps)
+    standin.KERNELS.clear()
+    got = f(*there)
+    unfolds = {k: n for k, n in standin.KERNELS.items() if k.startswith("unfold_")}
+    assert list(unfolds.values()) == [1]
+    pairs = [(got, f(*here)), *zip(second(*there), second(*here), strict=True)]
+    for y, z in pairs:
+        assert (y.device, y.dtype, y.shape) == (gpu, dtype, z.shape)
+        expected = z.numpy()
+        np.testing.assert_allclose(
+            y.numpy().astype(float), expected, 0, eps * max(1, abs(expected).max())
+        )
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 5), (2, 2, 0)])
+def test_convolutions_of_nothing(gpu, shape):
+    w = draw((3, 2, 2))
+    y = eg.conv(on(gpu, np.ones(shape)), on(gpu, w), 1, 2)
+    assert y.shape == (shape[0], 3, shape[2] + 3)
+    assert not y.numpy().any()
+
+
+def test_convolutions_of_four_axes_see_through_strides(gpu):
+    x, w = draw((1, 2, 3, 3, 2, 2)), draw((2, 2, 2, 2, 2, 2))
+    agree(eg.conv(on(gpu, x), on(gpu, w), 1, 1), eg.conv(x, w, 1, 1), 1e-12)
 
 
 @hosted

@@ -72,13 +72,14 @@ def _padded(xp: Any, x: Any, pads: Pads) -> Any:
 def _conv_forward(
     xp: Any, a: Any, b: Any, stride: Ints, dilation: Ints, groups: int, pads: Pads
 ) -> Any:
-    a = _padded(xp, a, pads)
     n, c = a.shape[:2]
     filters, kernel = b.shape[0], b.shape[2:]
-    out = output_sizes(a.shape[2:], kernel, stride, dilation)
+    out = output_sizes(_around(a.shape[2:], pads), kernel, stride, dilation)
     a, b, dtype = _widened(a, b)
     rows = c // groups * math.prod(kernel)
-    columns = patches(xp, a, kernel, stride, dilation, out)
+    columns = _unfolded(a, kernel, out, stride, dilation, pads, 1)
+    if columns is None:
+        columns = patches(xp, _padded(xp, a, pads), kernel, stride, dilation, out)
     columns = columns.reshape(n, groups, rows, math.prod(out))
     weights = b.reshape(groups, filters // groups, rows)
     y = matrix_product(xp, weights, columns).reshape(n, filters, *out)
@@ -115,7 +116,41 @@ def _input_forward(
     return x.astype(dtype, copy=False)
 
 
-_FOLD = ByBuffer(lambda backend: kernel("fold", backend) if backend.driver else None)
+def _on_gpus(name: str) -> ByBuffer:
+    return ByBuffer(lambda backend: kernel(name, backend) if backend.driver else None)
+
+
+_UNFOLD, _FOLD = _on_gpus("unfold"), _on_gpus("fold")
+
+
+def _unfolded(
+    x: Any,
+    kernel: Ints,
+    outputs: Ints,
+    stride: Ints,
+    dilation: Ints,
+    pads: Pads,
+    samples: int,
+) -> Any:
+    """The columns (c, *kernel, samples, *outputs) of an image, flat, made on a GPU.
+
+    With 1 for samples they are (n, c, *kernel, *outputs).  None where no kernel makes
+    them, or where they are the image as it lies.
+    """
+    unfold, sizes = _UNFOLD[type(x)], x.shape[2:]
+    if unfold is None or len(kernel) > 3 or not x.size:
+        return None
+    one = 1 in (math.prod(kernel), math.prod(outputs))
+    if one and sizes in (kernel, outputs) and not any(map(any, pads)):
+        return None
+    planes, before = math.prod(x.shape[:2]), tuple([b for b, _ in pads])
+    axes = sizes, outputs, kernel, stride, dilation, before
+    columns = beside(x, (planes * math.prod(kernel) * math.prod(outputs),))
+    try:
+        unfold(*flat(x), np.append(window_numbers(planes, *axes), samples), columns)
+    except TypeError:  # a dtype that no kernel serves
+        return None
+    return columns
 
 
 def _folded(
@@ -174,14 +209,16 @@ def _filter_forward(
     groups: int,
     pads: Pads,
 ) -> Any:
-    a = _padded(xp, a, pads)
     n, c = a.shape[:2]
     filters, out = b.shape[1], b.shape[2:]
     a, b, dtype = _widened(a, b)
     rows, places = c // groups * math.prod(kernel), n * math.prod(out)
     # samples beside places: one product sums over both
-    columns = patches(xp, a, kernel, stride, dilation, out)
-    columns = xp.moveaxis(columns, 0, 1 + len(kernel)).reshape(groups, rows, places)
+    columns = _unfolded(a, kernel, out, stride, dilation, pads, n)
+    if columns is None:
+        columns = patches(xp, _padded(xp, a, pads), kernel, stride, dilation, out)
+        columns = xp.moveaxis(columns, 0, 1 + len(kernel))
+    columns = columns.reshape(groups, rows, places)
     outputs = xp.moveaxis(b, 0, 1).reshape(groups, filters // groups, places)
     w = matrix_product(xp, outputs, columns.swapaxes(1, 2))
     return w.reshape(filters, c // groups, *kernel).astype(dtype, copy=False)
