@@ -31,18 +31,15 @@ def wide(x):
 
 def on_rows(kernel, m, n, dtype):
     """m rows of n elements."""
-    places = iter([RNG.integers(0, n, m), RNG.integers(1, n + 1, m)])  # then a count
+    # a label, then a count, which divides
+    places = iter([RNG.integers(0, n, m), RNG.integers(1, n + 1, m)])
     makers = {
         "n": lambda: normal(m, n).astype(dtype),
         "s": lambda: normal(m).astype(dtype),
         "i": lambda: next(places),
         "w": lambda: np.ones(m, wide(np.ones((), dtype)).dtype),
     }
-    letters = kernel.operands[: kernel.inputs]
-    made = [makers[letter]() for letter in letters]
-    if "ii" in letters:
-        made[letters.index("ii") + 1] += 1  # a count beside the label: it divides
-    return made
+    return [makers[letter]() for letter in kernel.operands[: kernel.inputs]]
 
 
 def on_columns(name, m, n, dtype):
