@@ -238,6 +238,9 @@ class Optimizer:
         gradient of another shape or on another device, TypeError for another dtype or
         for something that is no Variable, and OutOfMemoryError (a MemoryError) for a
         device without room, before anything is changed.
+
+        Large values that nobody else holds are written over, so a thread that reads a
+        Variable meanwhile may find some of both.
         """
         pairs = [pair for pair in pairs if pair[0] is not None]
         if not pairs:
