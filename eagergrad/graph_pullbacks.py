@@ -212,12 +212,8 @@ class Call:
         seeds = [dys[i] if lift else wrap(dys[i]) for i in used]
         pullbacks = self._pullbacks
         with self._values_of_then():
-            nodes = [
-                x._node
-                for x in (*seeds, *nest.flatten(self.arguments[0]))
-                if isinstance(x, Tensor)
-            ]
-            nodes += [x._node for x in self.sources]
+            given = *seeds, *nest.flatten(self.arguments), *self.sources
+            nodes = [x._node for x in given if isinstance(x, Tensor)]
             if lift and recorders(active(), nodes):  # the function runs again as it is
                 outputs = [self.outputs[i] for i in used]
                 return again(
@@ -230,10 +226,9 @@ class Call:
                 )
             home, signature = self.key
             inputs = [*self.arrays, *[x._data for x in seeds]]
-            given = self.arguments, seeds
             with recording_on(()):
                 graphs = pullbacks.gradients(self, used)
-                grads = graphs(home, signature, inputs, given, {})
+                grads = graphs(home, signature, inputs, (self.arguments, seeds), {})
         return [g if g is None or lift else g._data for g in grads]
 
     @contextmanager

@@ -161,6 +161,11 @@ def test_second_derivatives_of_a_captured_function(gpu):  # noqa: F811
             y = f(x)
             g = tape.gradient(y, x)  # recorded: the function runs again
         assert tape.gradient(g, x).tolist() == [6.0, 12.0]
+        with eg.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = f(x=x)  # by a keyword
+            g = tape.gradient(y, x)
+        assert tape.gradient(g, x).tolist() == [6.0, 12.0]
 
 
 def test_captured_functions_share_variables_under_a_tape(gpu):  # noqa: F811
