@@ -375,12 +375,12 @@ def _key(
     And the device of those tensors: the current one where there are none, and None if
     they are on several.
     """
-    leaves: Sequence[Any] = args
-    key: list[Any] = []
+    nested = bool(kwargs)
     for x in args:
-        if kwargs or (type(x) not in _PLAIN and nest.is_nested(x)):
-            leaves = nest.flatten((args, kwargs))
-            break
+        if type(x) not in _PLAIN and nest.is_nested(x):
+            nested = True
+    leaves: Sequence[Any] = nest.flatten((args, kwargs)) if nested else args
+    key: list[Any] = []
     found: list[Any] = []
     arrays: list[Any] = []
     home: Any = None
@@ -401,7 +401,7 @@ def _key(
         arrays.append(data)
         key.append(data.shape)
         key.append(data.dtype)
-    if leaves is not args:  # and how they are nested
+    if nested:  # and how they are
         key.append(repr(nest.map_structure(lambda x: None, (args, kwargs))))
     if home is None:
         home = current_device()

@@ -810,3 +810,23 @@ def test_a_constant_is_dropped_out_anew_each_time():
     eager = [eg.dropout(x, 0.5) for _ in range(3)]
     eg.random.seed(3)
     all_same([drop() for _ in range(3)], eager)
+
+
+@pytest.mark.parametrize("tape", [False, True])
+def test_arguments_by_keyword_alone(tape):
+    f = eg.function(lambda *, x, scale=1.0: eg.sum(x * x) * scale)
+    for value, size, scale in (
+        (1.0, 1, 1.0),
+        (2.0, 1, 1.0),
+        (3.0, 2, 1.0),
+        (3.0, 2, 2.0),
+    ):
+        x = eg.full((size,), value)
+        with eg.GradientTape() if tape else contextlib.nullcontext() as listening:
+            if tape:
+                listening.watch(x)
+            y = f(x=x, scale=scale)
+        assert y.item() == size * value**2 * scale
+        if tape:
+            assert listening.gradient(y, x).tolist() == [2.0 * value * scale] * size
+    assert len(f.programs()) >= 3
