@@ -389,13 +389,14 @@ def _key(
         if kind is np.ndarray:
             data = x
             key.append(kind)
-        elif kind is Tensor or (kind is not Variable and isinstance(x, Tensor)):
+        elif kind is Tensor or is_made(x):
             data = x._data
             device = CPU if type(data) is np.ndarray else device_of(data)
             if home is not device:
                 home = device if home is None else _SEVERAL
         else:
-            key.append((kind, x._node.order if kind is Variable else _static(x)))
+            own = x._node.order if isinstance(x, Variable) else _static(x)
+            key.append((kind, own))
             continue
         found.append(x)
         arrays.append(data)

@@ -830,3 +830,16 @@ def test_arguments_by_keyword_alone(tape):
         if tape:
             assert listening.gradient(y, x).tolist() == [2.0 * value * scale] * size
     assert len(f.programs()) >= 3
+
+
+def test_a_class_of_variables_is_an_argument_as_a_variable_is():
+    class Weight(eg.Variable):
+        __slots__ = ()
+
+    f = eg.function(lambda w, x: eg.sum(w.read_value() * x))
+    a, b = Weight([1.0, 2.0]), Weight([3.0, 4.0])
+    for w, value in ((a, 3.0), (a, 3.0), (b, 7.0), (a, 3.0)):
+        assert f(w, eg.ones(2)).item() == value
+    a.assign([5.0, 6.0])
+    assert f(a, eg.ones(2)).item() == 11.0
+    assert len(f.programs()) == 2
