@@ -77,13 +77,11 @@ _kept: list[Any] = []  # what the functions point to
 def find(name: str) -> Callable[..., Any] | None:
     """The kernel of a name as ``host_kernels.find`` has it, for small arrays faster."""
     kernel = catalogue().get(name)
-    serves = kernel is not None and _serves(kernel)
-    if serves:
-        host_kernels.begin([_SOURCE])
+    if kernel is None or not _serves(kernel):
+        return host_kernels.find(name)
+    host_kernels.begin([_SOURCE])
     ufunc = host_kernels.find(name)
-    if kernel is None or ufunc is None or not serves or not ready():
-        return ufunc
-    return _function(kernel, ufunc)
+    return ufunc if ufunc is None or not ready() else _function(kernel, ufunc)
 
 
 def _serves(kernel: Kernel) -> bool:

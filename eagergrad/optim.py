@@ -127,9 +127,9 @@ class Group:
                 return []
         return list(map(sys.getrefcount, (self.flat, *self.views)))
 
-    def target(self) -> Any:
+    def target(self, apart: bool) -> Any:
         """Where new values go: over the old, unless somebody else holds those."""
-        if self.holders and self.holders == self._held():
+        if not apart and self.holders and self.holders == self._held():
             return self.flat
         return self.xp.empty(self.parts[-1].stop, self.wide)
 
@@ -279,9 +279,8 @@ class Optimizer:
                 group.load()
                 own = [gradients[place] for place in group.places]
                 if trace is None and group.is_large():
-                    if loss_scale is not None:  # gradients are scaled where it is
-                        group.holders = []
-                    flat = group.target()
+                    # apart, where gradients are scaled before the old values are read
+                    flat = group.target(apart=loss_scale is not None)
                     flats = [g.reshape(-1) for g in own]
                     pieces = list(zip(group.parts, flats, strict=True))
                 else:
