@@ -45,7 +45,7 @@ def _back(g: Any, like: Any, axes: Axes) -> Any:
 
 
 def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x.dtype.char == "e" else x
+    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
 _fftn = linear(
@@ -85,7 +85,7 @@ _rfft = linear(
 _irfft = linear(
     "irfft",
     transpose=_irfft_rule,
-    forward=lambda xp, x, n, axis, norm: xp.fft.irfft(x, n, axis, norm),
+    forward=lambda xp, x, n, axis, norm: xp.fft.irfft(_wide(x), n, axis, norm),
 )
 
 
