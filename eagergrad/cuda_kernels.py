@@ -34,14 +34,15 @@ OPTIONS = ("-std=c++17", "-default-device", "-fmad=false")
 
 
 def on_gpus() -> list[Kernel]:
-    """The kernels that run on GPUs: all but products, which the library makes there.
+    """The kernels that run on GPUs: not products, which the library makes there.
 
-    So a convolution is a product with ``unfold`` or ``fold``.
+    So a convolution is a product with ``unfold`` or ``fold``.  Nor those that save
+    slopes.
     """
     return [
         k
         for k in catalogue().values()
-        if k.form in FORMS and k.header != "convolution.h"
+        if k.form in FORMS and k.header != "convolution.h" and not k.hosted
     ]
 
 

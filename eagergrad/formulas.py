@@ -20,6 +20,7 @@ struct tanh_dx {
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,9 @@ VECTORISED = frozenset(
 )
 # What it has besides: on the host, formulas with these stay with NumPy.
 SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
+CHEAP = frozenset(
+    "abs sign sqrt fabs floor ceil trunc rint copysign maximum minimum".split()
+)
 # What stands for many array calls.
 COMPOSITE = frozenset(["log1p_share", "normcdf", "normpdf"])
 ARITY = dict.fromkeys("copysign maximum minimum pow atan2 hypot fmod".split(), 2)
@@ -63,6 +67,7 @@ class Formula:
     text: str
     steps: int  # array calls it stands for
     vectorised: bool
+    calls: int  # of functions that take long
 
 
 class Trace:
@@ -71,6 +76,7 @@ class Trace:
     def __init__(self) -> None:
         self.lines: dict[str, Symbol] = {}
         self.functions: set[str] = set()
+        self.calls: set[str] = set()  # of functions that take long
 
     def assign(self, text: str, kind: str = "T") -> Symbol:
         found = self.lines.get(text)
@@ -80,7 +86,10 @@ class Trace:
 
     def call(self, name: str, *args: Any) -> Symbol:
         self.functions.add(name)
-        return self.assign(f"{name}({', '.join(map(number, args))})")
+        text = f"{name}({', '.join(map(number, args))})"
+        if name not in CHEAP:
+            self.calls.add(text)
+        return self.assign(text)
 
 
 class _DType:
@@ -255,9 +264,10 @@ class Functions:
         return self.minimum(self.maximum(x, low), high)
 
     def logaddexp(self, a: Any, b: Any) -> Any:
-        apart = -abs(a - b)
         if isinstance(b, Symbol):  # equal infinities differ by nan
-            apart = self.where(a == b, 0.0, apart)
+            apart = self.where(a == b, 0.0, -abs(a - b))
+        else:
+            apart = -abs(a - b if b else a)
         return self.maximum(a, b) + self.log1p_share(self.exp_share(apart))
 
     def zeros(self, shape: Any, dtype: Any = None) -> float:
@@ -298,20 +308,27 @@ def printed(name: str, function: Callable[..., Any], names: list[str]) -> Formul
         result = function(*[Symbol(trace, n) for n in names])
     except (TypeError, AttributeError, ImportError) as error:
         raise NotAFormulaError(f"{name}: {error}") from error
-    lines = [
-        f"    const {symbol.kind} {symbol.text} = {text};\n"
-        for text, symbol in trace.lines.items()
-    ]
     unused = [n for n in names if not any(_mentions(text, n) for text in trace.lines)]
     arguments = ", ".join("T" if n in unused else f"T {n}" for n in names)
     body = (
         f"struct {name} {{\n"
         f"  template <class T> EG_FN T operator()({arguments}) const {{\n"
-        f"{''.join(lines)}    return {number(result)};\n  }}\n}};"
+        f"{_written(trace)}    return {number(result)};\n  }}\n}};"
     )
-    vectorised = trace.functions <= VECTORISED
+    return _formula(name, len(names), body, trace)
+
+
+def _written(trace: Trace) -> str:
+    return "".join(
+        f"    const {symbol.kind} {symbol.text} = {text};\n"
+        for text, symbol in trace.lines.items()
+    )
+
+
+def _formula(name: str, arity: int, text: str, trace: Trace) -> Formula:
     steps = len(trace.lines) + len(trace.functions & COMPOSITE)
-    return Formula(name, len(names), body, steps, vectorised)
+    vectorised = trace.functions <= VECTORISED
+    return Formula(name, arity, text, steps, vectorised, len(trace.calls))
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -350,6 +367,55 @@ def derivative(op: Op, i: int) -> Formula:
         raise NotAFormulaError(f"{op.name}: a rule of its own for complex numbers")
     names = ["g", *op.reads[i]]
     return printed(f"{op.name}_d{op.arrays[i]}", lowered(rule, SYMBOLS), names)
+
+
+def with_slope(op: Op) -> Formula:
+    """The value of an op of one array, and the slope that its rule multiplies g by.
+
+    Made where that saves the backward pass a function that the forward pass calls too;
+    both have the bits that they have apart.  NotAFormulaError elsewhere.
+    """
+    rule = op.rules[0]
+    if op.arity != 1 or rule is None or op.reads[0] not in (("x",), ("y",)):
+        raise NotAFormulaError(f"{op.name}: no slope of one array")
+    apart = value(op).calls + derivative(op, 0).calls
+    trace = Trace()
+    x, g = Symbol(trace, "x"), Symbol(trace, "g")
+    y = op.bare(SYMBOLS)(x)
+    gradient = lowered(rule, SYMBOLS)(g, x if op.reads[0] == ("x",) else y)
+    if len(trace.calls) == apart:
+        raise NotAFormulaError(f"{op.name}: its rule calls no function that it calls")
+    text = next(text for text, symbol in trace.lines.items() if symbol is gradient)
+    product = re.fullmatch(r"g \* (\w+)", text)
+    del trace.lines[text]
+    if product is None or any(_mentions(text, "g") for text in trace.lines):
+        raise NotAFormulaError(f"{op.name}: its rule is no product with a slope")
+    name = f"{op.name}_with_slope"
+    body = (
+        f"struct {name} {{\n"
+        "  static constexpr int RESULTS = 2;\n"
+        "  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {\n"
+        f"{_written(trace)}"
+        f"    value = {number(y)};\n    slope = {product[1]};\n  }}\n}};"
+    )
+    return _formula(name, 1, body, trace)
+
+
+def slopes() -> list[Formula]:
+    """All there are of ``with_slope`` that are worth running on the host.
+
+    And the product that then stands for the rule.
+    """
+    found = [printed("times_slope", lambda g, slope: g * slope, ["g", "slope"])]
+    for op in OPS.values():
+        if op.form == "elementwise":
+            try:
+                formula = with_slope(op)
+            except NotAFormulaError:
+                continue
+            if formula.vectorised:
+                found.append(formula)
+    return found
 
 
 def formulas() -> list[Formula]:

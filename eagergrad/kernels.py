@@ -1,7 +1,8 @@
 """The sources in kernels/, which kernels there are, and where compiled ones are kept.
 
-A kernel is known by its name.  Those printed from rules (``silu``, ``silu_dx``) stand
-in formulas.h; those written by hand say what their operands are in their OPERANDS.
+A kernel is known by its name.  Those printed from rules (``silu``, ``silu_dx``, and
+``silu_with_slope`` on the CPU) stand in formulas.h; those written by hand say what
+their operands are in their OPERANDS.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Kernel:
     text: str = ""  # a formula; else the kernel stands in ``header``
     header: str = ""
     vectorised: bool = True  # worth running on the host
+    hosted: bool = False  # and nowhere else
 
     @property
     def inputs(self) -> int:
@@ -89,14 +91,19 @@ def catalogue() -> dict[str, Kernel]:
         name: f"struct {name}{body}"
         for name, body in re.findall(r"^struct (\w+)(.*?^};)$", text, re.M | re.S)
     }
-    everything, _, hosted = text.partition("#define EG_HOST_FORMULAS")
-    names = {name for name, _ in _listed(hosted)}
+    everything, vectorised, slopes = re.split(
+        "#define EG_HOST_(?:FORMULAS|SLOPES)", text
+    )
+    names = {name for name, _ in _listed(vectorised)}
     found = {
         name: Kernel(
             name, "s" * int(arity) + ">s", bodies[name], vectorised=name in names
         )
         for name, arity in _listed(everything)
     }
+    for name, arity in _listed(slopes):
+        operands = "ss>s" if arity == "2" else "s>ss"
+        found[name] = Kernel(name, operands, bodies[name], hosted=True)
     for header in HEADERS:
         text = (folder() / header).read_text()
         for name, operands in re.findall(_OPERANDS, text):

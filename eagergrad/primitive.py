@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Protocol
@@ -92,6 +93,7 @@ class Op:
         "recorded",
         "rules",
         "several",
+        "slope",
     )
 
     def __init__(
@@ -136,6 +138,8 @@ class Op:
         self.joint = False
         self.keeps = params[-1:] == ("kept",)
         self.several = several  # returns a tuple of arrays
+        # what records with a slope, once asked for: see ``Sloped``
+        self.slope: Any = "unknown"
         # 1 or 2 where the sweep may call one or two rules by position, ADDING for two
         # that have ``adds`` on a GPU, JOINT where one answers for all; 0 where more is
         # to be done
@@ -260,6 +264,68 @@ class Op:
         return f"Op({self.name!r}, {self.form})"
 
 
+class Sloped:
+    """How an elementwise op of one array is recorded with its slope, f'(x).
+
+    A kernel that makes both takes little longer than one that makes the value, and the
+    sweep is then one product.  The rule of ``op``, a twin of the op, reads what it read
+    and the slope: as ``kept``, a shortcut for bare buffers.
+    """
+
+    __slots__ = ("kernel", "op")
+    # Elements from which it pays, and the dtypes of which a slope is not rounded.
+    LEAST, DTYPES = 512, "fd"
+
+    def __init__(self, op: Op, both: Callable[..., Any], times: Callable[..., Any]):
+        self.kernel = both
+        self.op = twin = copy(op)
+        rule, names = op.rules[0], op.reads[0]
+        assert rule is not None  # it has a slope
+        twin.reads = ((*names, "kept"),)
+        twin.rules = (lambda g, x, kept: rule(g, x),)
+
+        def lower(backend: Backend) -> tuple[Rule]:
+            if backend is NUMPY:
+                return (lambda g, x, kept: times(g, kept),)
+            own = op._lowered_rules(backend)[0]
+            assert own is not None
+            return (lambda g, x, kept: own(g, x),)
+
+        twin.lowered = twin.composed_rules = ByBuffer(lower)
+
+    @staticmethod
+    def of(op: Op) -> Sloped | None:
+        """That of an op which has such a kernel on the CPU."""
+        both = kernel(f"{op.name}_with_slope", NUMPY)
+        times = None if both is None else kernel("times_slope", NUMPY)
+        return None if both is None or times is None else Sloped(op, both, times)
+
+
+def _with_slope(op: Op, x: Any, node: Node) -> Tensor | None:
+    """The op on an array of NumPy's, recorded with its slope; None where it is not."""
+    data = x._data
+    if type(data) is not np.ndarray or data.dtype.char not in Sloped.DTYPES:
+        return None
+    tapes = active()
+    # several tapes differentiate again, which takes the rule
+    if len(tapes) != 1 or checked is not None:
+        return None
+    if op.slope == "unknown":
+        op.slope = Sloped.of(op)
+    if op.slope is None:
+        return None
+    if node.tapes is not tapes:
+        tapes = recorders(tapes, (node,))
+        if not tapes:
+            return None
+    z, slope = op.slope.kernel(data)
+    out = wrap(z)
+    read = data if op.reads[0] == ("x",) else z
+    saved = read, slope
+    out._node = record(tapes, op.slope.op, (node,), saved, z.shape, z.dtype)
+    return out
+
+
 class ByBuffer(dict[type, Any]):
     """Something for each type of buffer, made by ``make(backend)`` when first asked."""
 
@@ -335,6 +401,8 @@ def forget() -> None:
     """Find every implementation anew: ``checked`` has changed."""
     for table in ByBuffer.made:
         table.clear()
+    for op in OPS.values():
+        op.slope = "unknown"
     _LOWERED.clear()
 
 
@@ -517,6 +585,7 @@ def _entry(op: Op) -> Callable[..., Any]:
 
 def _entry_one(op: Op) -> Callable[..., Tensor]:
     impl = op.impl
+    elementwise = op.form == "elementwise"
     narrows = op.form != "linear"  # a cast to float64 means it
     recorded = op.recorded
 
@@ -527,6 +596,10 @@ def _entry_one(op: Op) -> Callable[..., Tensor]:
             x = operand(x, op.name)
             node = x._node
         data = x._data
+        if node is not None and elementwise and data.size >= Sloped.LEAST:
+            sloped = op.slope and _with_slope(op, x, node)
+            if sloped is not None:
+                return sloped
         try:
             z = impl[type(data)](data)
         except Exception as error:

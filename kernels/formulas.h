@@ -1,7 +1,8 @@
 // Printed by print_formulas.py from the rules in eagergrad/ops: edit those.
 //
 // NAME is the value of an op; NAME_dARGUMENT is its rule for one argument, of the
-// cotangent and of what the rule reads.
+// cotangent and of what the rule reads; NAME_with_slope is the value, and what that
+// rule multiplies the cotangent by.
 #pragma once
 
 #include "functions.h"
@@ -185,9 +186,10 @@ struct sigmoid_slope {
     const T t1 = -t0;
     const T t2 = exp_share(t1);
     const T t3 = T(1.0) + t2;
-    const T t4 = t3 * t3;
-    const T t5 = t2 / t4;
-    return t5;
+    const T t4 = T(1.0) / t3;
+    const T t5 = t2 * t4;
+    const T t6 = t5 * t4;
+    return t6;
   }
 };
 
@@ -207,11 +209,12 @@ struct sigmoid {
     const T t0 = abs(x);
     const T t1 = -t0;
     const T t2 = exp_share(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
-    return t6;
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const bool t5 = x >= T(0.0);
+    const T t6 = t2 * t4;
+    const T t7 = t5 ? t4 : t6;
+    return t7;
   }
 };
 
@@ -221,23 +224,23 @@ struct sigmoid_dx {
     const T t1 = -t0;
     const T t2 = exp_share(t1);
     const T t3 = T(1.0) + t2;
-    const T t4 = t3 * t3;
-    const T t5 = t2 / t4;
-    const T t6 = g * t5;
-    return t6;
+    const T t4 = T(1.0) / t3;
+    const T t5 = t2 * t4;
+    const T t6 = t5 * t4;
+    const T t7 = g * t6;
+    return t7;
   }
 };
 
 struct softplus {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = x - T(0.0);
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const T t3 = maximum(x, T(0.0));
-    const T t4 = exp_share(t2);
-    const T t5 = log1p_share(t4);
-    const T t6 = t3 + t5;
-    return t6;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = maximum(x, T(0.0));
+    const T t3 = exp_share(t1);
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    return t5;
   }
 };
 
@@ -246,12 +249,13 @@ struct softplus_dx {
     const T t0 = abs(x);
     const T t1 = -t0;
     const T t2 = exp_share(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
-    const T t7 = g * t6;
-    return t7;
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const bool t5 = x >= T(0.0);
+    const T t6 = t2 * t4;
+    const T t7 = t5 ? t4 : t6;
+    const T t8 = g * t7;
+    return t8;
   }
 };
 
@@ -596,15 +600,14 @@ struct hard_swish_dx {
 struct log_sigmoid {
   template <class T> EG_FN T operator()(T x) const {
     const T t0 = -x;
-    const T t1 = t0 - T(0.0);
-    const T t2 = abs(t1);
-    const T t3 = -t2;
-    const T t4 = maximum(t0, T(0.0));
-    const T t5 = exp_share(t3);
-    const T t6 = log1p_share(t5);
-    const T t7 = t4 + t6;
-    const T t8 = -t7;
-    return t8;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = maximum(t0, T(0.0));
+    const T t4 = exp_share(t2);
+    const T t5 = log1p_share(t4);
+    const T t6 = t3 + t5;
+    const T t7 = -t6;
+    return t7;
   }
 };
 
@@ -614,12 +617,13 @@ struct log_sigmoid_dx {
     const T t1 = abs(t0);
     const T t2 = -t1;
     const T t3 = exp_share(t2);
-    const bool t4 = t0 >= T(0.0);
-    const T t5 = maximum((t4 ? T(1) : T(0)), t3);
-    const T t6 = T(1.0) + t3;
-    const T t7 = t5 / t6;
-    const T t8 = g * t7;
-    return t8;
+    const T t4 = T(1.0) + t3;
+    const T t5 = T(1.0) / t4;
+    const bool t6 = t0 >= T(0.0);
+    const T t7 = t3 * t5;
+    const T t8 = t6 ? t5 : t7;
+    const T t9 = g * t8;
+    return t9;
   }
 };
 
@@ -690,16 +694,17 @@ struct tanhshrink_dx {
 
 struct silu {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = maximum(x, T(-10000.0));
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const T t3 = exp_share(t2);
-    const bool t4 = t0 >= T(0.0);
-    const T t5 = t0 * t3;
-    const T t6 = t4 ? t0 : t5;
-    const T t7 = T(1.0) + t3;
-    const T t8 = t6 / t7;
-    return t8;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp_share(t1);
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const T t5 = maximum(x, T(-10000.0));
+    const bool t6 = t5 >= T(0.0);
+    const T t7 = t5 * t2;
+    const T t8 = t6 ? t5 : t7;
+    const T t9 = t8 * t4;
+    return t9;
   }
 };
 
@@ -708,63 +713,60 @@ struct silu_dx {
     const T t0 = abs(x);
     const T t1 = -t0;
     const T t2 = exp_share(t1);
-    const bool t3 = x >= T(0.0);
-    const T t4 = maximum((t3 ? T(1) : T(0)), t2);
-    const T t5 = T(1.0) + t2;
-    const T t6 = t4 / t5;
-    const T t7 = T(1.0) - t6;
-    const T t8 = t6 * t7;
-    const bool t9 = t8 == T(0.0);
-    const T t10 = t8 * x;
-    const T t11 = t9 ? T(0.0) : t10;
-    const T t12 = t6 + t11;
-    const T t13 = g * t12;
-    return t13;
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const bool t5 = x >= T(0.0);
+    const T t6 = t2 * t4;
+    const T t7 = t5 ? t4 : t6;
+    const T t8 = T(1.0) - t7;
+    const T t9 = t7 * t8;
+    const bool t10 = t9 == T(0.0);
+    const T t11 = t9 * x;
+    const T t12 = t10 ? T(0.0) : t11;
+    const T t13 = t7 + t12;
+    const T t14 = g * t13;
+    return t14;
   }
 };
 
 struct mish {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = maximum(x, T(-10000.0));
-    const T t1 = t0 - T(0.0);
-    const T t2 = abs(t1);
-    const T t3 = -t2;
-    const T t4 = maximum(t0, T(0.0));
-    const T t5 = exp_share(t3);
-    const T t6 = log1p_share(t5);
-    const T t7 = t4 + t6;
-    const T t8 = tanh(t7);
-    const T t9 = t0 * t8;
-    return t9;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = maximum(x, T(0.0));
+    const T t3 = exp_share(t1);
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = maximum(x, T(-10000.0));
+    const T t8 = t7 * t6;
+    return t8;
   }
 };
 
 struct mish_dx {
   template <class T> EG_FN T operator()(T g, T x) const {
-    const T t0 = x - T(0.0);
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const T t3 = maximum(x, T(0.0));
-    const T t4 = exp_share(t2);
-    const T t5 = log1p_share(t4);
-    const T t6 = t3 + t5;
-    const T t7 = tanh(t6);
-    const T t8 = t7 * t7;
-    const T t9 = T(1.0) - t8;
-    const T t10 = abs(x);
-    const T t11 = -t10;
-    const T t12 = exp_share(t11);
-    const bool t13 = x >= T(0.0);
-    const T t14 = maximum((t13 ? T(1) : T(0)), t12);
-    const T t15 = T(1.0) + t12;
-    const T t16 = t14 / t15;
-    const T t17 = t9 * t16;
-    const bool t18 = t17 == T(0.0);
-    const T t19 = t17 * x;
-    const T t20 = t18 ? T(0.0) : t19;
-    const T t21 = t7 + t20;
-    const T t22 = g * t21;
-    return t22;
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = maximum(x, T(0.0));
+    const T t3 = exp_share(t1);
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = t6 * t6;
+    const T t8 = T(1.0) - t7;
+    const T t9 = T(1.0) + t3;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = x >= T(0.0);
+    const T t12 = t3 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = t8 * t13;
+    const bool t15 = t14 == T(0.0);
+    const T t16 = t14 * x;
+    const T t17 = t15 ? T(0.0) : t16;
+    const T t18 = t6 + t17;
+    const T t19 = g * t18;
+    return t19;
   }
 };
 
@@ -801,12 +803,13 @@ struct gelu_tanh {
     const T t6 = abs(t5);
     const T t7 = -t6;
     const T t8 = exp_share(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
-    const T t13 = t0 * t12;
-    return t13;
+    const T t9 = T(1.0) + t8;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = t5 >= T(0.0);
+    const T t12 = t8 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = t0 * t13;
+    return t14;
   }
 };
 
@@ -820,25 +823,26 @@ struct gelu_tanh_dx {
     const T t5 = abs(t4);
     const T t6 = -t5;
     const T t7 = exp_share(t6);
-    const bool t8 = t4 >= T(0.0);
-    const T t9 = maximum((t8 ? T(1) : T(0)), t7);
-    const T t10 = T(1.0) + t7;
-    const T t11 = t9 / t10;
-    const T t12 = T(0.134145) * x;
-    const T t13 = t12 * x;
-    const T t14 = T(1.0) + t13;
-    const T t15 = T(1.5957691216057308) * t14;
-    const T t16 = T(1.0) - t11;
-    const T t17 = t11 * t16;
-    const bool t18 = t15 == T(0.0);
-    const T t19 = t15 * x;
-    const T t20 = t18 ? T(0.0) : t19;
-    const bool t21 = t17 == T(0.0);
-    const T t22 = t17 * t20;
-    const T t23 = t21 ? T(0.0) : t22;
-    const T t24 = t11 + t23;
-    const T t25 = g * t24;
-    return t25;
+    const T t8 = T(1.0) + t7;
+    const T t9 = T(1.0) / t8;
+    const bool t10 = t4 >= T(0.0);
+    const T t11 = t7 * t9;
+    const T t12 = t10 ? t9 : t11;
+    const T t13 = T(0.134145) * x;
+    const T t14 = t13 * x;
+    const T t15 = T(1.0) + t14;
+    const T t16 = T(1.5957691216057308) * t15;
+    const T t17 = T(1.0) - t12;
+    const T t18 = t12 * t17;
+    const bool t19 = t16 == T(0.0);
+    const T t20 = t16 * x;
+    const T t21 = t19 ? T(0.0) : t20;
+    const bool t22 = t18 == T(0.0);
+    const T t23 = t18 * t21;
+    const T t24 = t22 ? T(0.0) : t23;
+    const T t25 = t12 + t24;
+    const T t26 = g * t25;
+    return t26;
   }
 };
 
@@ -865,23 +869,25 @@ struct sigmoid_loss_da {
     const T t1 = abs(a);
     const T t2 = -t1;
     const T t3 = exp_share(t2);
-    const bool t4 = a >= T(0.0);
-    const T t5 = maximum((t4 ? T(1) : T(0)), t3);
-    const T t6 = T(1.0) + t3;
-    const T t7 = t5 / t6;
-    const T t8 = t0 * t7;
-    const T t9 = -a;
-    const T t10 = abs(t9);
-    const T t11 = -t10;
-    const T t12 = exp_share(t11);
-    const bool t13 = t9 >= T(0.0);
-    const T t14 = maximum((t13 ? T(1) : T(0)), t12);
-    const T t15 = T(1.0) + t12;
-    const T t16 = t14 / t15;
-    const T t17 = b * t16;
-    const T t18 = t8 - t17;
-    const T t19 = g * t18;
-    return t19;
+    const T t4 = T(1.0) + t3;
+    const T t5 = T(1.0) / t4;
+    const bool t6 = a >= T(0.0);
+    const T t7 = t3 * t5;
+    const T t8 = t6 ? t5 : t7;
+    const T t9 = t0 * t8;
+    const T t10 = -a;
+    const T t11 = abs(t10);
+    const T t12 = -t11;
+    const T t13 = exp_share(t12);
+    const T t14 = T(1.0) + t13;
+    const T t15 = T(1.0) / t14;
+    const bool t16 = t10 >= T(0.0);
+    const T t17 = t13 * t15;
+    const T t18 = t16 ? t15 : t17;
+    const T t19 = b * t18;
+    const T t20 = t9 - t19;
+    const T t21 = g * t20;
+    return t21;
   }
 };
 
@@ -1101,11 +1107,11 @@ struct cbrt_dx {
 
 struct logaddexp {
   template <class T> EG_FN T operator()(T a, T b) const {
-    const T t0 = a - b;
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const bool t3 = a == b;
-    const T t4 = t3 ? T(0.0) : t2;
+    const bool t0 = a == b;
+    const T t1 = a - b;
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = t0 ? T(0.0) : t3;
     const T t5 = maximum(a, b);
     const T t6 = exp_share(t4);
     const T t7 = log1p_share(t6);
@@ -1125,12 +1131,13 @@ struct logaddexp_da {
     const T t6 = abs(t5);
     const T t7 = -t6;
     const T t8 = exp_share(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
-    const T t13 = g * t12;
-    return t13;
+    const T t9 = T(1.0) + t8;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = t5 >= T(0.0);
+    const T t12 = t8 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = g * t13;
+    return t14;
   }
 };
 
@@ -1145,12 +1152,13 @@ struct logaddexp_db {
     const T t6 = abs(t5);
     const T t7 = -t6;
     const T t8 = exp_share(t7);
-    const bool t9 = t5 >= T(0.0);
-    const T t10 = maximum((t9 ? T(1) : T(0)), t8);
-    const T t11 = T(1.0) + t8;
-    const T t12 = t10 / t11;
-    const T t13 = g * t12;
-    return t13;
+    const T t9 = T(1.0) + t8;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = t5 >= T(0.0);
+    const T t12 = t8 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = g * t13;
+    return t14;
   }
 };
 
@@ -1166,12 +1174,13 @@ struct logaddexp2_da {
     const T t7 = abs(t6);
     const T t8 = -t7;
     const T t9 = exp_share(t8);
-    const bool t10 = t6 >= T(0.0);
-    const T t11 = maximum((t10 ? T(1) : T(0)), t9);
-    const T t12 = T(1.0) + t9;
-    const T t13 = t11 / t12;
-    const T t14 = g * t13;
-    return t14;
+    const T t10 = T(1.0) + t9;
+    const T t11 = T(1.0) / t10;
+    const bool t12 = t6 >= T(0.0);
+    const T t13 = t9 * t11;
+    const T t14 = t12 ? t11 : t13;
+    const T t15 = g * t14;
+    return t15;
   }
 };
 
@@ -1187,12 +1196,13 @@ struct logaddexp2_db {
     const T t7 = abs(t6);
     const T t8 = -t7;
     const T t9 = exp_share(t8);
-    const bool t10 = t6 >= T(0.0);
-    const T t11 = maximum((t10 ? T(1) : T(0)), t9);
-    const T t12 = T(1.0) + t9;
-    const T t13 = t11 / t12;
-    const T t14 = g * t13;
-    return t14;
+    const T t10 = T(1.0) + t9;
+    const T t11 = T(1.0) / t10;
+    const bool t12 = t6 >= T(0.0);
+    const T t13 = t9 * t11;
+    const T t14 = t12 ? t11 : t13;
+    const T t15 = g * t14;
+    return t15;
   }
 };
 
@@ -1266,6 +1276,215 @@ struct heaviside_db {
     const bool t0 = a == T(0.0);
     const T t1 = t0 ? g : T(0.0);
     return t1;
+  }
+};
+
+struct times_slope {
+  template <class T> EG_FN T operator()(T g, T slope) const {
+    const T t0 = g * slope;
+    return t0;
+  }
+};
+
+struct sigmoid_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp_share(t1);
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const bool t5 = x >= T(0.0);
+    const T t6 = t2 * t4;
+    const T t7 = t5 ? t4 : t6;
+    const T t8 = t6 * t4;
+    value = t7;
+    slope = t8;
+  }
+};
+
+struct softplus_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = maximum(x, T(0.0));
+    const T t3 = exp_share(t1);
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    const T t6 = T(1.0) + t3;
+    const T t7 = T(1.0) / t6;
+    const bool t8 = x >= T(0.0);
+    const T t9 = t3 * t7;
+    const T t10 = t8 ? t7 : t9;
+    value = t5;
+    slope = t10;
+  }
+};
+
+struct log_sigmoid_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = -x;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = maximum(t0, T(0.0));
+    const T t4 = exp_share(t2);
+    const T t5 = log1p_share(t4);
+    const T t6 = t3 + t5;
+    const T t7 = -t6;
+    const T t8 = T(1.0) + t4;
+    const T t9 = T(1.0) / t8;
+    const bool t10 = t0 >= T(0.0);
+    const T t11 = t4 * t9;
+    const T t12 = t10 ? t9 : t11;
+    value = t7;
+    slope = t12;
+  }
+};
+
+struct tanhshrink_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = abs(x);
+    const bool t1 = t0 < T(1.0);
+    const T t2 = x * x;
+    const T t3 = t1 ? t2 : T(0.0);
+    const T t4 = t3 / T(21.0);
+    const T t5 = T(19.0) + t4;
+    const T t6 = t3 / t5;
+    const T t7 = T(17.0) + t6;
+    const T t8 = t3 / t7;
+    const T t9 = T(15.0) + t8;
+    const T t10 = t3 / t9;
+    const T t11 = T(13.0) + t10;
+    const T t12 = t3 / t11;
+    const T t13 = T(11.0) + t12;
+    const T t14 = t3 / t13;
+    const T t15 = T(9.0) + t14;
+    const T t16 = t3 / t15;
+    const T t17 = T(7.0) + t16;
+    const T t18 = t3 / t17;
+    const T t19 = T(5.0) + t18;
+    const T t20 = t3 / t19;
+    const T t21 = T(3.0) + t20;
+    const T t22 = x * t3;
+    const T t23 = t21 + t3;
+    const T t24 = t22 / t23;
+    const T t25 = tanh(x);
+    const T t26 = x - t25;
+    const T t27 = t1 ? t24 : t26;
+    const T t28 = t25 * t25;
+    value = t27;
+    slope = t28;
+  }
+};
+
+struct silu_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = exp_share(t1);
+    const T t3 = T(1.0) + t2;
+    const T t4 = T(1.0) / t3;
+    const T t5 = maximum(x, T(-10000.0));
+    const bool t6 = t5 >= T(0.0);
+    const T t7 = t5 * t2;
+    const T t8 = t6 ? t5 : t7;
+    const T t9 = t8 * t4;
+    const bool t10 = x >= T(0.0);
+    const T t11 = t2 * t4;
+    const T t12 = t10 ? t4 : t11;
+    const T t13 = T(1.0) - t12;
+    const T t14 = t12 * t13;
+    const bool t15 = t14 == T(0.0);
+    const T t16 = t14 * x;
+    const T t17 = t15 ? T(0.0) : t16;
+    const T t18 = t12 + t17;
+    value = t9;
+    slope = t18;
+  }
+};
+
+struct mish_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t2 = maximum(x, T(0.0));
+    const T t3 = exp_share(t1);
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = maximum(x, T(-10000.0));
+    const T t8 = t7 * t6;
+    const T t9 = t6 * t6;
+    const T t10 = T(1.0) - t9;
+    const T t11 = T(1.0) + t3;
+    const T t12 = T(1.0) / t11;
+    const bool t13 = x >= T(0.0);
+    const T t14 = t3 * t12;
+    const T t15 = t13 ? t12 : t14;
+    const T t16 = t10 * t15;
+    const bool t17 = t16 == T(0.0);
+    const T t18 = t16 * x;
+    const T t19 = t17 ? T(0.0) : t18;
+    const T t20 = t6 + t19;
+    value = t8;
+    slope = t20;
+  }
+};
+
+struct gelu_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = normcdf(x);
+    const T t2 = t0 * t1;
+    const T t3 = normpdf(x);
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 * x;
+    const T t6 = t4 ? T(0.0) : t5;
+    const T t7 = t1 + t6;
+    value = t2;
+    slope = t7;
+  }
+};
+
+struct gelu_tanh_with_slope {
+  static constexpr int RESULTS = 2;
+  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = T(0.044715) * x;
+    const T t2 = t1 * x;
+    const T t3 = t2 * x;
+    const T t4 = x + t3;
+    const T t5 = T(1.5957691216057308) * t4;
+    const T t6 = abs(t5);
+    const T t7 = -t6;
+    const T t8 = exp_share(t7);
+    const T t9 = T(1.0) + t8;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = t5 >= T(0.0);
+    const T t12 = t8 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = t0 * t13;
+    const T t15 = T(0.134145) * x;
+    const T t16 = t15 * x;
+    const T t17 = T(1.0) + t16;
+    const T t18 = T(1.5957691216057308) * t17;
+    const T t19 = T(1.0) - t13;
+    const T t20 = t13 * t19;
+    const bool t21 = t18 == T(0.0);
+    const T t22 = t18 * x;
+    const T t23 = t21 ? T(0.0) : t22;
+    const bool t24 = t20 == T(0.0);
+    const T t25 = t20 * t23;
+    const T t26 = t24 ? T(0.0) : t25;
+    const T t27 = t13 + t26;
+    value = t14;
+    slope = t27;
   }
 };
 
@@ -1471,3 +1690,15 @@ struct heaviside_db {
   X(fmin_da, 3) \
   X(fmin_db, 3) \
   X(heaviside_db, 2)
+
+// On the host alone: on a GPU to read a slope takes longer than to make it.
+#define EG_HOST_SLOPES(X) \
+  X(times_slope, 2) \
+  X(sigmoid_with_slope, 1) \
+  X(softplus_with_slope, 1) \
+  X(log_sigmoid_with_slope, 1) \
+  X(tanhshrink_with_slope, 1) \
+  X(silu_with_slope, 1) \
+  X(mish_with_slope, 1) \
+  X(gelu_with_slope, 1) \
+  X(gelu_tanh_with_slope, 1)

@@ -70,6 +70,11 @@ inline const wide<T>* gathered(const char* from, Index step, Index n, wide<T>* b
 // n numbers of the wide type to where an operand's elements lie.
 template <class T>
 [[gnu::noinline]] void scatter(const wide<T>* y, Index n, char* to, Index step) {
+  if (step == sizeof(T)) {
+    T* const x = reinterpret_cast<T*>(to);
+    for (Index i = 0; i < n; ++i) x[i] = T(y[i]);
+    return;
+  }
   for (Index i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = T(y[i]);
 }
 

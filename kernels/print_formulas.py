@@ -7,13 +7,14 @@ A test fails when the file is older than the rules it is printed from.
 
 from pathlib import Path
 
-from eagergrad.formulas import formulas
+from eagergrad.formulas import formulas, slopes
 
 HEAD = """\
 // Printed by print_formulas.py from the rules in eagergrad/ops: edit those.
 //
 // NAME is the value of an op; NAME_dARGUMENT is its rule for one argument, of the
-// cotangent and of what the rule reads.
+// cotangent and of what the rule reads; NAME_with_slope is the value, and what that
+// rule multiplies the cotangent by.
 #pragma once
 
 #include "functions.h"
@@ -32,12 +33,15 @@ def text() -> str:
     found = formulas()
     rows = [(f.name, f.arity) for f in found]
     vectorised = [(f.name, f.arity) for f in found if f.vectorised]
-    bodies = "\n\n".join(f.text for f in found)
+    shared = slopes()
+    bodies = "\n\n".join(f.text for f in [*found, *shared])
     return (
         f"{HEAD}\n{bodies}\n\n}}  // namespace eg\n\n// All of them.\n"
         f"{listed('EG_FORMULAS', rows)}\n"
         "// Those whose functions compilers vectorise: the others stay with NumPy.\n"
-        f"{listed('EG_HOST_FORMULAS', vectorised)}"
+        f"{listed('EG_HOST_FORMULAS', vectorised)}\n"
+        "// On the host alone: on a GPU to read a slope takes longer than to make it.\n"
+        f"{listed('EG_HOST_SLOPES', [(f.name, f.arity) for f in shared])}"
     )
 
 

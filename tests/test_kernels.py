@@ -21,11 +21,13 @@ from eagergrad.errors import KernelError
 from eagergrad.kernels import Kernel
 from eagergrad.ops import philox
 from eagergrad.ops.pooling import Window
-from eagergrad.primitive import OPS, forget, lowered
+from eagergrad.primitive import OPS, Sloped, forget, lowered
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "kernels" / "print_formulas.py"
-HOSTED = [k for k in kernels.catalogue().values() if k.vectorised and k.text]
+PRINTED = [k for k in kernels.catalogue().values() if k.vectorised and k.text]
+HOSTED = [k for k in PRINTED if not k.hosted]
+SLOPED = [k for k in PRINTED if k.outputs == 2]
 FUSED = [case for case in ALL if case.op.fused or case.op.fused_rule]
 
 POINTS = np.array(
@@ -85,6 +87,47 @@ def test_kernel_equals_the_composed_op(kernel, dtype):
     eps, tiny = np.finfo(dtype).eps, float(np.finfo(dtype).tiny)
     close = LOOSE.get(kernel.name, 64)
     np.testing.assert_allclose(got, expected, rtol=close * eps, atol=8 * tiny)
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kernel", SLOPED, ids=lambda kernel: kernel.name)
+def test_value_and_slope_have_the_bits_that_they_have_apart(kernel, dtype):
+    name = kernel.name.removesuffix("_with_slope")
+    (x,) = operands(1, dtype)
+    x = np.concatenate([x, np.random.default_rng(0).normal(size=4000).astype(dtype)])
+    g = np.linspace(-2, 2, x.size).astype(dtype)
+    value, slope = host_kernels.find(kernel.name)(x)
+    read = value if OPS[name].reads[0] == ("y",) else x
+    expected = host_kernels.find(f"{name}_dx")(g, read)
+    np.testing.assert_array_equal(value, host_kernels.find(name)(x), strict=True)
+    got = host_kernels.find("times_slope")(g, slope)
+    np.testing.assert_array_equal(got, expected, strict=True)
+
+
+@hosted
+@pytest.mark.parametrize("kernel", SLOPED, ids=lambda kernel: kernel.name)
+def test_an_op_recorded_with_its_slope_has_all_derivatives(kernel):
+    op = OPS[kernel.name.removesuffix("_with_slope")]
+    x = eg.tensor(np.random.default_rng(0).normal(size=(2, Sloped.LEAST)))
+    with eg.GradientTape() as tape:
+        tape.watch(x)
+        y = op.entry(x)
+    assert y._node.op is op.slope.op
+    assert y._node.op is not op
+    with eg.GradientTape() as outer:  # a tape that was not there when it was recorded
+        outer.watch(x)
+        first = tape.gradient(y, x)
+    second = outer.gradient(first, x)
+    with eg.GradientTape() as outer:
+        outer.watch(x)
+        with eg.GradientTape() as tape:
+            tape.watch(x)
+            y = op.entry(x)
+        assert y._node.op is op
+        expected = tape.gradient(y, x)
+    np.testing.assert_array_equal(first.numpy(), expected.numpy())
+    np.testing.assert_array_equal(second.numpy(), outer.gradient(expected, x).numpy())
 
 
 def value_and_gradients(case, arrays):

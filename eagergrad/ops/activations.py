@@ -215,9 +215,10 @@ _LOW = -1e4  # all of them are 0 here, where -inf would make -inf * 0
 def _silu(xp: Any, x: Any) -> Any:
     if x.dtype.kind == "c":
         return x * _sigmoid(xp, x)
-    x = xp.maximum(x, _LOW)
     e = xp.exp(-xp.abs(x))
-    return xp.where(x >= 0, x, x * e) / (1 + e)
+    share = 1 / (1 + e)
+    x = xp.maximum(x, _LOW)
+    return xp.where(x >= 0, x, x * e) * share
 
 
 silu = elementwise(
@@ -236,8 +237,8 @@ swish = silu
 
 
 def _mish(xp: Any, x: Any) -> Any:
-    x = xp.maximum(x, _LOW)
-    return x * xp.tanh(xp.logaddexp(x, xp.zeros((), x.dtype)))
+    t = xp.tanh(xp.logaddexp(x, xp.zeros((), x.dtype)))
+    return xp.maximum(x, _LOW) * t
 
 
 def _mish_rule(g: Any, x: Any) -> Any:

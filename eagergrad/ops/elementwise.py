@@ -171,12 +171,12 @@ tanh = elementwise("tanh", d=lambda g, y: g * (1.0 - y * y))
 
 def _sigmoid(xp: Any, x: Any) -> Any:
     # 0.5 (1 + tanh(x / 2)) loses the small tail: exp of minus the absolute value is
-    # in (0, 1], so this form neither overflows nor cancels.  Its numerator is 1 or e,
-    # which maximum finds in a tenth of the time of where.
+    # in (0, 1], so this form neither overflows nor cancels.
     if x.dtype.kind == "c":
         return 1 / (1 + xp.exp(-x))
     e = xp.exp(-xp.abs(x))
-    return xp.maximum(x >= 0, e) / (1 + e)
+    share = 1 / (1 + e)
+    return xp.where(x >= 0, share, e * share)
 
 
 def _sigmoid_slope(xp: Any, x: Any) -> Any:
@@ -184,8 +184,8 @@ def _sigmoid_slope(xp: Any, x: Any) -> Any:
     if x.dtype.kind == "c":
         return _sigmoid(xp, x) * _sigmoid(xp, -x)
     e = xp.exp(-xp.abs(x))
-    d = 1 + e
-    return e / (d * d)
+    share = 1 / (1 + e)
+    return e * share * share
 
 
 sigmoid_slope = elementwise(
