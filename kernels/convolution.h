@@ -21,6 +21,7 @@
 #pragma once
 
 #include "lane.h"
+#include "registers.h"
 
 namespace eg {
 
@@ -47,16 +48,20 @@ struct Columns {
 };
 
 struct Product {
-  static constexpr Index HIGH = 8, BROAD = 32;  // of a tile: 16 registers in float
+  static constexpr Index HIGH = TILE_ROWS;
+  template <class T> static constexpr Index BROAD = 2 * LANES<T>;
 
   // The stride of a matrix b whose tiles are whole.
-  EG_FN static Index stride(Index n) { return (n + BROAD - 1) / BROAD * BROAD; }
+  template <class T> EG_FN static Index stride(Index n) {
+    return (n + LANES<T> - 1) / LANES<T> * LANES<T>;
+  }
 
   // Zeros beyond the n columns of b: what lies there could be slow to multiply.
   template <class T, class Lane>
   EG_FN static void complete(const Lane& lane, Index m, Index n, T* b) {
+    const Index whole = stride<T>(n);
     for (Index i = 0; i < m; ++i)
-      lane.each(stride(n) - n, [&](Index j) { b[i * stride(n) + n + j] = T(0); });
+      lane.each(whole - n, [&](Index j) { b[i * whole + n + j] = T(0); });
   }
 
   // How many numbers the rows of a matrix a with `count` columns are, packed.
@@ -90,49 +95,46 @@ struct Product {
   };
 
   // c (m, n) = a b, or c += a b.  a(top) has the rows from there on; the row of b for
-  // element l of run t is at b(t, l): max(n, BROAD) numbers.
+  // element l of run t is at b(t, l): n numbers, or as many as whole registers have.
   template <bool ADD, class T, class A, class Offsets, class B, class C>
   EG_FN static void make(Index m, Index n, A a, const Offsets& columns, B b, C c, T) {
-    for (Index first = 0; first < n; first += BROAD) {
-      // the last tile begins earlier, so that it is whole
-      const Index left = n - first >= BROAD || n < BROAD ? first : n - BROAD;
-      for (Index top = 0; top < m; top += HIGH) {
-        const Index high = m - top < HIGH ? m - top : HIGH;
-        const Index broad = n - left < BROAD ? n - left : BROAD;
-        T tile[HIGH][BROAD];
-        fill(tile, a(top), columns, b, left);
-        const C to = c + top * n + left;
-        if (high == HIGH && broad == BROAD && first == left)  // apart, to be unrolled
-          put<ADD>(tile, 0, HIGH, BROAD, to, n);
-        else
-          put<ADD>(tile, first - left, high, broad, to, n);
-      }
+    Index first = 0;
+    for (; n - first > LANES<T>; first += BROAD<T>)
+      panel<ADD, T, 2>(m, n, first, a, columns, b, c);
+    if (first < n) panel<ADD, T, 1>(m, n, first, a, columns, b, c);
+  }
+
+  // The columns from `first` on, of COUNT registers.  The last ones begin earlier, so
+  // that they are whole.
+  template <bool ADD, class T, int COUNT, class A, class Offsets, class B, class C>
+  EG_FN static void panel(Index m, Index n, Index first, A a, const Offsets& columns,
+                          B b, C c) {
+    constexpr Index BROAD = COUNT * LANES<T>;
+    const Index left = n - first >= BROAD || n < BROAD ? first : n - BROAD;
+    const Index skip = first - left, broad = n - left < BROAD ? n - left : BROAD;
+    for (Index top = 0; top < m; top += HIGH) {
+      const Index high = m - top;
+      const auto rows = a(top);
+      const auto terms = [=](auto f) {
+        Index column = 0;
+        for (Index t = 0; t < columns.runs(); ++t)
+          for (Index l = 0; l < columns.length; ++l, ++column) {
+            const Index k = columns.start(t) + l * columns.step;
+            f([&](int i) { return rows(i, column, k); }, b(t, l) + left);
+          }
+      };
+      const C to = c + top * n + left;
+      tile<T, HIGH, COUNT>(terms, [=](Index i, const T* row) {
+        const auto put = [&](Index first, Index end) {
+          for (Index j = first; j < end; ++j)
+            to[i * n + j] = ADD ? to[i * n + j] + row[j] : row[j];
+        };
+        if (i < high && skip == 0 && broad == BROAD)  // apart, to be unrolled
+          put(0, BROAD);
+        else if (i < high)
+          put(skip, broad);
+      });
     }
-  }
-
-  template <bool ADD, class T, class C>
-  EG_FN static void put(const T (&tile)[HIGH][BROAD], Index first, Index high,
-                        Index broad, C c, Index n) {
-    for (Index i = 0; i < high; ++i)
-      for (Index j = first; j < broad; ++j)
-        c[i * n + j] = ADD ? c[i * n + j] + tile[i][j] : tile[i][j];
-  }
-
-  template <class T, class A, class Offsets, class B>
-  EG_FN static void fill(T (&tile)[HIGH][BROAD], const A& a, const Offsets& columns,
-                         B b, Index left) {
-    T sum[HIGH][BROAD] = {};  // not the tile itself, whose address others know
-    Index column = 0;
-    for (Index t = 0; t < columns.runs(); ++t)
-      for (Index l = 0; l < columns.length; ++l, ++column) {
-        const T* from = b(t, l) + left;
-        const Index k = columns.start(t) + l * columns.step;
-        for (int i = 0; i < HIGH; ++i)
-          for (int j = 0; j < BROAD; ++j)
-            sum[i][j] = multiply_add(a(i, column, k), from[j], sum[i][j]);
-      }
-    for (int i = 0; i < HIGH; ++i)
-      for (int j = 0; j < BROAD; ++j) tile[i][j] = sum[i][j];
   }
 };
 
@@ -150,8 +152,8 @@ struct Geometry {
   EG_FN Index outputs() const { return places.starts.count * lines * length; }
   // Whether the places are one run without steps, of a tile at least: a row of columns
   // is then a part of the image, and need not be gathered.
-  EG_FN bool simple() const {
-    return places.runs() == 1 && places.step == 1 && places.length >= Product::BROAD;
+  template <class T> EG_FN bool simple() const {
+    return places.runs() == 1 && places.step == 1 && places.length >= Product::BROAD<T>;
   }
   // Of an image of one group: its size as it is stored, and with its zeros.
   EG_FN Index stored() const { return own.count * line; }
@@ -221,10 +223,10 @@ struct conv {
   EG_FN void operator()(const Team& team, X x, X w, Table rows, Table starts, Table own,
                         Table sizes, Y y) const {
     const Geometry at(rows, starts, own, sizes);
-    const Index r = rows.count, n = at.places.count(), stride = Product::stride(n);
+    const Index r = rows.count, n = at.places.count(), stride = Product::stride<T>(n);
     const Index filters = w.count / (at.groups * r);
     const Columns along{1, 0, r, 1};
-    const bool simple = at.simple();
+    const bool simple = at.template simple<T>();
     const Index weights = Product::packed(filters, r);
     const Index columns = simple ? 0 : r * stride;
     const auto pack = [&](Index group, T* to) {
@@ -271,7 +273,8 @@ struct conv_input {
   EG_FN void operator()(const Team& team, X y, X w, Table rows, Table starts, Table own,
                         Table sizes, Y x) const {
     const Geometry at(rows, starts, own, sizes);
-    if (at.simple() && at.channels >= Product::HIGH && at.span() >= Product::BROAD)
+    if (at.template simple<T>() && at.channels >= Product::HIGH &&
+        at.span() >= Product::BROAD<T>)
       whole<T>(team, at, y, w, rows, x);
     else
       by_columns<T>(team, at, y, w, rows, x);
@@ -319,7 +322,7 @@ struct conv_input {
   template <class T, class Team, class Y, class W, class X>
   EG_FN static void by_columns(const Team& team, const Geometry& at, Y y, W w,
                                Table rows, X x) {
-    const Index r = rows.count, n = at.places.count(), stride = Product::stride(n);
+    const Index r = rows.count, n = at.places.count(), stride = Product::stride<T>(n);
     const Index filters = w.count / (at.groups * r);
     const Columns down{1, 0, filters, r};
     const auto pack = [&](Index group, T* to) {
@@ -361,7 +364,7 @@ struct conv_filter {
     const Geometry at(rows, starts, own, sizes);
     const Index r = rows.count, n = at.places.count();
     const Index filters = y.count / (at.parts() * n);
-    const Index stride = Product::stride(filters), size = r * filters;
+    const Index stride = Product::stride<T>(filters), size = r * filters;
     const Index shares = w.count / (at.groups * size);
     team.template parts<T>(
         shares * at.groups, n * stride + at.whole(), [&](auto lane, Index part, T* b) {

@@ -7,70 +7,36 @@
 // whatever the size of tiles, panels and registers.
 #pragma once
 
-#include <cstring>
-
-#include "core.h"
-
-// Where x * y + z is one instruction with one rounding, as multiply_add is elsewhere.
-#if defined(__clang__)
-#define EG_FUSED [[clang::noinline]] inline
-#pragma clang fp contract(fast)
-#else
-#define EG_FUSED [[gnu::noinline, gnu::optimize("fp-contract=fast")]] inline
-#endif
+#include "registers.h"
 
 namespace eg {
 
-#if defined(__AVX512F__)
-constexpr int REGISTER = 64, TILE_ROWS = 8;  // bytes; rows of two registers at once
-#elif defined(__AVX__)
-constexpr int REGISTER = 32, TILE_ROWS = 4;
-#else
-constexpr int REGISTER = 16, TILE_ROWS = 4;
-#endif
-
-template <class T> constexpr int LANES = REGISTER / sizeof(T);
-
-template <class T> struct Register {
-  typedef T type __attribute__((vector_size(REGISTER)));
-};
-
-// ROWS x COUNT registers of c, of which `columns` are stored.
-template <class T, int ROWS, int COUNT>
-EG_FUSED void tile(const char* a, Index down_a, Index along_a, const T* b, Index down_b,
-                   char* c, Index down_c, Index k, Index columns) {
-  using R = typename Register<T>::type;
-  R sums[ROWS][COUNT] = {};
-  for (Index l = 0; l < k; ++l) {
-    R row[COUNT];
-    for (int j = 0; j < COUNT; ++j)
-      std::memcpy(&row[j], b + l * down_b + j * LANES<T>, sizeof(R));
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; ++r) {
-      const T x = *reinterpret_cast<const T*>(a + r * down_a + l * along_a);
-#pragma GCC unroll 4
-      for (int j = 0; j < COUNT; ++j) sums[r][j] += x * row[j];
-    }
-  }
-  for (int r = 0; r < ROWS; ++r) {
-    R whole[COUNT];  // not sums itself, which would then not stay in registers
-    for (int j = 0; j < COUNT; ++j) whole[j] = sums[r][j];
-    std::memcpy(c + r * down_c, whole, columns * sizeof(T));
-  }
-}
+template <int N> struct Rows { static constexpr int value = N; };
 
 template <class T, int COUNT>
 inline void panel(const char* a, Index down_a, Index along_a, const T* b, Index down_b,
                   char* c, Index down_c, Index m, Index k, Index columns) {
   Index i = 0;
-  const auto rows = [&](auto tile_of, Index height) {
-    for (; i + height <= m; i += height)
-      tile_of(a + i * down_a, down_a, along_a, b, down_b, c + i * down_c, down_c, k,
-              columns);
+  const auto rows = [&](auto height) {
+    constexpr int ROWS = decltype(height)::value;
+    for (; i + ROWS <= m; i += ROWS) {
+      const char* const top = a + i * down_a;
+      char* const to = c + i * down_c;
+      tile<T, ROWS, COUNT>(
+          [=](auto f) {
+            for (Index l = 0; l < k; ++l)
+              f([=](int r) {
+                return *reinterpret_cast<const T*>(top + r * down_a + l * along_a);
+              }, b + l * down_b);
+          },
+          [=](int r, const T* row) {
+            std::memcpy(to + r * down_c, row, columns * sizeof(T));
+          });
+    }
   };
-  rows(tile<T, TILE_ROWS, COUNT>, TILE_ROWS);
-  rows(tile<T, 2, COUNT>, 2);
-  rows(tile<T, 1, COUNT>, 1);
+  rows(Rows<TILE_ROWS>());
+  rows(Rows<2>());
+  rows(Rows<1>());
 }
 
 // A thread's memory for a panel whose numbers lie apart, for its next one too.
