@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from . import host_memory
 from .counters import COUNTERS
 from .errors import DeviceError, KernelError, OutOfMemoryError
 
@@ -593,6 +594,7 @@ def report() -> list[tuple[str, str]]:
     if os.environ.get("EAGERGRAD_DEVICE"):
         rows.append(("EAGERGRAD_DEVICE", os.environ["EAGERGRAD_DEVICE"]))
     rows.append(("cpu", f"NumPy {np.__version__}, {os.cpu_count()} cores"))
+    rows.append(("freed memory", f"kept {host_memory.RETAINED}"))
     problem = cuda_problem()
     if problem is not None:
         rows.append(("cuda", f"not used: {problem}"))

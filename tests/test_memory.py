@@ -7,6 +7,9 @@ name are the rows of the table of behaviours.
 
 import contextlib
 import gc
+import os
+import platform
+import subprocess
 import sys
 import threading
 import weakref
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
+from eagergrad import host_memory
 
 
 @pytest.fixture(autouse=True)
@@ -622,3 +626,54 @@ def test_threads_train_their_own_models():
         return run
 
     in_threads(work(1.0), work(2.0), work(3.0))
+
+
+# What a process keeps of freed memory
+
+PAGES = """
+import resource
+
+import numpy as np
+
+import eagergrad as eg
+
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(500_000 + 1000 * i) for i in range(5)]  # 20 MB in all
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+faults()
+print(min(faults() for _ in range(5)))
+"""
+
+
+def page_faults(**environment):
+    ours = {k: v for k, v in os.environ.items() if k not in host_memory.NAMES}
+    command = [sys.executable, "-c", PAGES]
+    run = subprocess.run(
+        command, env=ours | environment, capture_output=True, text=True, check=True
+    )
+    return int(run.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="limits of glibc")
+def test_freed_memory_is_kept_for_the_next_arrays():
+    assert page_faults() < 10
+    assert page_faults(MALLOC_TRIM_THRESHOLD_="131072") > 10
+
+
+def test_limits_in_the_environment_are_left_alone(monkeypatch):
+    for name in host_memory.NAMES:
+        monkeypatch.setenv(name, "1")
+        assert host_memory.keep() == f"as {name} says"
+        monkeypatch.delenv(name)
+
+
+def test_other_c_libraries_are_left_alone(monkeypatch):
+    for name in host_memory.NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert host_memory.keep() == "as the C library decides"
