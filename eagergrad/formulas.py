@@ -41,8 +41,10 @@ VECTORISED = frozenset(
 )
 # What it has besides: on the host, formulas with these stay with NumPy.
 SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
+# What takes less than a slope that is written and read again.
 CHEAP = frozenset(
-    "abs sign sqrt fabs floor ceil trunc rint copysign maximum minimum".split()
+    "abs sign sqrt fabs floor ceil trunc rint exp exp_share copysign maximum "
+    "minimum".split()
 )
 # What stands for many array calls.
 COMPOSITE = frozenset(["log1p_share", "normcdf", "normpdf"])

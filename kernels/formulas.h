@@ -694,17 +694,16 @@ struct tanhshrink_dx {
 
 struct silu {
   template <class T> EG_FN T operator()(T x) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp_share(t1);
-    const T t3 = T(1.0) + t2;
-    const T t4 = T(1.0) / t3;
-    const T t5 = maximum(x, T(-10000.0));
-    const bool t6 = t5 >= T(0.0);
-    const T t7 = t5 * t2;
-    const T t8 = t6 ? t5 : t7;
-    const T t9 = t8 * t4;
-    return t9;
+    const T t0 = maximum(x, T(-10000.0));
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t3 = exp_share(t2);
+    const bool t4 = t0 >= T(0.0);
+    const T t5 = t0 * t3;
+    const T t6 = t4 ? t0 : t5;
+    const T t7 = T(1.0) + t3;
+    const T t8 = t6 / t7;
+    return t8;
   }
 };
 
@@ -1286,63 +1285,6 @@ struct times_slope {
   }
 };
 
-struct sigmoid_with_slope {
-  static constexpr int RESULTS = 2;
-  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp_share(t1);
-    const T t3 = T(1.0) + t2;
-    const T t4 = T(1.0) / t3;
-    const bool t5 = x >= T(0.0);
-    const T t6 = t2 * t4;
-    const T t7 = t5 ? t4 : t6;
-    const T t8 = t6 * t4;
-    value = t7;
-    slope = t8;
-  }
-};
-
-struct softplus_with_slope {
-  static constexpr int RESULTS = 2;
-  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = maximum(x, T(0.0));
-    const T t3 = exp_share(t1);
-    const T t4 = log1p_share(t3);
-    const T t5 = t2 + t4;
-    const T t6 = T(1.0) + t3;
-    const T t7 = T(1.0) / t6;
-    const bool t8 = x >= T(0.0);
-    const T t9 = t3 * t7;
-    const T t10 = t8 ? t7 : t9;
-    value = t5;
-    slope = t10;
-  }
-};
-
-struct log_sigmoid_with_slope {
-  static constexpr int RESULTS = 2;
-  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
-    const T t0 = -x;
-    const T t1 = abs(t0);
-    const T t2 = -t1;
-    const T t3 = maximum(t0, T(0.0));
-    const T t4 = exp_share(t2);
-    const T t5 = log1p_share(t4);
-    const T t6 = t3 + t5;
-    const T t7 = -t6;
-    const T t8 = T(1.0) + t4;
-    const T t9 = T(1.0) / t8;
-    const bool t10 = t0 >= T(0.0);
-    const T t11 = t4 * t9;
-    const T t12 = t10 ? t9 : t11;
-    value = t7;
-    slope = t12;
-  }
-};
-
 struct tanhshrink_with_slope {
   static constexpr int RESULTS = 2;
   template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
@@ -1377,33 +1319,6 @@ struct tanhshrink_with_slope {
     const T t28 = t25 * t25;
     value = t27;
     slope = t28;
-  }
-};
-
-struct silu_with_slope {
-  static constexpr int RESULTS = 2;
-  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
-    const T t0 = abs(x);
-    const T t1 = -t0;
-    const T t2 = exp_share(t1);
-    const T t3 = T(1.0) + t2;
-    const T t4 = T(1.0) / t3;
-    const T t5 = maximum(x, T(-10000.0));
-    const bool t6 = t5 >= T(0.0);
-    const T t7 = t5 * t2;
-    const T t8 = t6 ? t5 : t7;
-    const T t9 = t8 * t4;
-    const bool t10 = x >= T(0.0);
-    const T t11 = t2 * t4;
-    const T t12 = t10 ? t4 : t11;
-    const T t13 = T(1.0) - t12;
-    const T t14 = t12 * t13;
-    const bool t15 = t14 == T(0.0);
-    const T t16 = t14 * x;
-    const T t17 = t15 ? T(0.0) : t16;
-    const T t18 = t12 + t17;
-    value = t9;
-    slope = t18;
   }
 };
 
@@ -1449,42 +1364,6 @@ struct gelu_with_slope {
     const T t7 = t1 + t6;
     value = t2;
     slope = t7;
-  }
-};
-
-struct gelu_tanh_with_slope {
-  static constexpr int RESULTS = 2;
-  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {
-    const T t0 = maximum(x, T(-10000.0));
-    const T t1 = T(0.044715) * x;
-    const T t2 = t1 * x;
-    const T t3 = t2 * x;
-    const T t4 = x + t3;
-    const T t5 = T(1.5957691216057308) * t4;
-    const T t6 = abs(t5);
-    const T t7 = -t6;
-    const T t8 = exp_share(t7);
-    const T t9 = T(1.0) + t8;
-    const T t10 = T(1.0) / t9;
-    const bool t11 = t5 >= T(0.0);
-    const T t12 = t8 * t10;
-    const T t13 = t11 ? t10 : t12;
-    const T t14 = t0 * t13;
-    const T t15 = T(0.134145) * x;
-    const T t16 = t15 * x;
-    const T t17 = T(1.0) + t16;
-    const T t18 = T(1.5957691216057308) * t17;
-    const T t19 = T(1.0) - t13;
-    const T t20 = t13 * t19;
-    const bool t21 = t18 == T(0.0);
-    const T t22 = t18 * x;
-    const T t23 = t21 ? T(0.0) : t22;
-    const bool t24 = t20 == T(0.0);
-    const T t25 = t20 * t23;
-    const T t26 = t24 ? T(0.0) : t25;
-    const T t27 = t13 + t26;
-    value = t14;
-    slope = t27;
   }
 };
 
@@ -1694,11 +1573,6 @@ struct gelu_tanh_with_slope {
 // On the host alone: on a GPU to read a slope takes longer than to make it.
 #define EG_HOST_SLOPES(X) \
   X(times_slope, 2) \
-  X(sigmoid_with_slope, 1) \
-  X(softplus_with_slope, 1) \
-  X(log_sigmoid_with_slope, 1) \
   X(tanhshrink_with_slope, 1) \
-  X(silu_with_slope, 1) \
   X(mish_with_slope, 1) \
-  X(gelu_with_slope, 1) \
-  X(gelu_tanh_with_slope, 1)
+  X(gelu_with_slope, 1)

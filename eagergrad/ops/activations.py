@@ -215,10 +215,9 @@ _LOW = -1e4  # all of them are 0 here, where -inf would make -inf * 0
 def _silu(xp: Any, x: Any) -> Any:
     if x.dtype.kind == "c":
         return x * _sigmoid(xp, x)
-    e = xp.exp(-xp.abs(x))
-    share = 1 / (1 + e)
     x = xp.maximum(x, _LOW)
-    return xp.where(x >= 0, x, x * e) * share
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, x, x * e) / (1 + e)
 
 
 silu = elementwise(
