@@ -199,6 +199,7 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     env = dict(os.environ)
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         env.pop(name, None)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # imports are of compiled modules
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         env[name] = str(threads)
     env["NPROC"] = str(threads)  # the size of XLA's thread pool
