@@ -7,11 +7,11 @@
 // whatever the size of tiles, panels and registers.
 #pragma once
 
+#include <type_traits>
+
 #include "registers.h"
 
 namespace eg {
-
-template <int N> struct Rows { static constexpr int value = N; };
 
 template <class T, int COUNT>
 inline void panel(const char* a, Index down_a, Index along_a, const T* b, Index down_b,
@@ -34,9 +34,9 @@ inline void panel(const char* a, Index down_a, Index along_a, const T* b, Index 
           });
     }
   };
-  rows(Rows<TILE_ROWS>());
-  rows(Rows<2>());
-  rows(Rows<1>());
+  rows(std::integral_constant<int, TILE_ROWS>());
+  rows(std::integral_constant<int, 2>());
+  rows(std::integral_constant<int, 1>());
 }
 
 // A thread's memory for a panel whose numbers lie apart, for its next one too.
