@@ -29,29 +29,28 @@ from weakref import ref
 
 from .errors import DTypeError, GradientError
 
-new = object.__new__
-
 
 class Node:
     """A value some tape knows: its tapes, the op that made it, what that op saved."""
 
+    # Filled by ``record`` and ``leaf``: an __init__ would cost each op 50 ns more.
     __slots__ = ("__weakref__", "dtype", "inputs", "op", "saved", "shape", "tapes")
 
-    def __init__(
-        self,
-        tapes: tuple[Tape, ...],
-        op: Any,
-        inputs: tuple[Node | None, ...],
-        saved: tuple[Any, ...],
-        shape: tuple[int, ...],
-        dtype: Any,
-    ):
+    tapes: tuple[Tape, ...]
+    op: Any
+    inputs: tuple[Node | None, ...]
+    saved: tuple[Any, ...]
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def leaf(self, tapes: tuple[Tape, ...], value: Any) -> Node:
+        """Stand for a value that no op made; returns itself."""
         self.tapes = tapes
-        self.op = op
-        self.inputs = inputs
-        self.saved = saved
-        self.shape = shape
-        self.dtype = dtype
+        self.op = None
+        self.inputs = self.saved = ()
+        self.shape = value.shape
+        self.dtype = value.dtype
+        return self
 
     def release(self) -> None:
         """Drop what the op saved, unless another open tape may still ask for it."""
@@ -72,7 +71,7 @@ class VariableNode(Node):
     __slots__ = ("differentiable", "order", "trainable", "variable")
 
     def __init__(self, variable: Any, trainable: bool, differentiable: bool):
-        super().__init__((), None, (), (), variable.shape, variable.dtype)
+        self.leaf((), variable)
         self.variable = ref(variable)
         self.trainable = trainable
         self.differentiable = differentiable
@@ -179,8 +178,7 @@ class Tape:
         with _watching:  # two threads may watch one tensor, each for its own tape
             node = tensor._node
             if node is None:
-                tapes = with_tape((), self)
-                tensor._node = Node(tapes, None, (), (), tensor.shape, tensor.dtype)
+                tensor._node = Node().leaf(with_tape((), self), tensor)
             elif self not in node.tapes:
                 node.tapes = with_tape(node.tapes, self)
 
@@ -391,7 +389,7 @@ def record(
     dtype: Any,
 ) -> Node:
     """Put one op on ``tapes`` and return the node of its output."""
-    node: Node = new(Node)  # 60 ns less than a call of the class
+    node = Node()
     node.tapes = tapes
     node.op = op
     node.inputs = inputs
