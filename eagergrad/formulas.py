@@ -31,21 +31,15 @@ import numpy as np
 from .device import NUMPY, Backend
 from .errors import EagergradError
 from .primitive import OPS, Op, lowered
+from .stages import LONG, SHORT, Line, is_long, stages
 from .tensor import INEXACT
 
 # What kernels/functions.h has in a form that compilers vectorise on the host.
-VECTORISED = frozenset(
-    "abs sign sqrt fabs floor ceil trunc rint exp exp2 expm1 log log2 log10 log1p sinh "
-    "cosh tanh atan asin acos erf erfc exp_share log1p_share normcdf normpdf copysign "
-    "maximum minimum".split()
-)
+VECTORISED = SHORT | LONG
 # What it has besides: on the host, formulas with these stay with NumPy.
 SCALAR = frozenset("sin cos tan asinh acosh atanh cbrt pow atan2 hypot fmod".split())
 # What takes less than a slope that is written and read again.
-CHEAP = frozenset(
-    "abs sign sqrt fabs floor ceil trunc rint exp exp_share copysign maximum "
-    "minimum".split()
-)
+CHEAP = SHORT | {"exp", "exp_share"}
 # What stands for many array calls.
 COMPOSITE = frozenset(["log1p_share", "normcdf", "normpdf"])
 ARITY = dict.fromkeys("copysign maximum minimum pow atan2 hypot fmod".split(), 2)
@@ -312,22 +306,26 @@ def printed(name: str, function: Callable[..., Any], names: list[str]) -> Formul
         raise NotAFormulaError(f"{name}: {error}") from error
     unused = [n for n in names if not any(_mentions(text, n) for text in trace.lines)]
     arguments = ", ".join("T" if n in unused else f"T {n}" for n in names)
-    body = (
-        f"struct {name} {{\n"
-        f"  template <class T> EG_FN T operator()({arguments}) const {{\n"
-        f"{_written(trace)}    return {number(result)};\n  }}\n}};"
-    )
+    lines = _lines(trace)
+    body = [
+        f"  template <class T> EG_FN T operator()({arguments}) const {{",
+        *[line.text for line in lines],
+        f"    return {number(result)};",
+        "  }",
+        *stages(lines, arguments, {"y": number(result)}),
+    ]
     return _formula(name, len(names), body, trace)
 
 
-def _written(trace: Trace) -> str:
-    return "".join(
-        f"    const {symbol.kind} {symbol.text} = {text};\n"
+def _lines(trace: Trace) -> list[Line]:
+    return [
+        Line(symbol.text, symbol.kind, text, is_long(text))
         for text, symbol in trace.lines.items()
-    )
+    ]
 
 
-def _formula(name: str, arity: int, text: str, trace: Trace) -> Formula:
+def _formula(name: str, arity: int, body: list[str], trace: Trace) -> Formula:
+    text = "\n".join([f"struct {name} {{", *body, "};"])
     steps = len(trace.lines) + len(trace.functions & COMPOSITE)
     vectorised = trace.functions <= VECTORISED
     return Formula(name, arity, text, steps, vectorised, len(trace.calls))
@@ -393,13 +391,15 @@ def with_slope(op: Op) -> Formula:
     if product is None or any(_mentions(text, "g") for text in trace.lines):
         raise NotAFormulaError(f"{op.name}: its rule is no product with a slope")
     name = f"{op.name}_with_slope"
-    body = (
-        f"struct {name} {{\n"
-        "  static constexpr int RESULTS = 2;\n"
-        "  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {\n"
-        f"{_written(trace)}"
-        f"    value = {number(y)};\n    slope = {product[1]};\n  }}\n}};"
-    )
+    lines, results = _lines(trace), {"value": number(y), "slope": product[1]}
+    body = [
+        "  static constexpr int RESULTS = 2;",
+        "  template <class T> EG_FN void operator()(T x, T& value, T& slope) const {",
+        *[line.text for line in lines],
+        *[f"    {result} = {text};" for result, text in results.items()],
+        "  }",
+        *stages(lines, "T x", results),
+    ]
     return _formula(name, 1, body, trace)
 
 

@@ -29,6 +29,7 @@ from .blocks import WORTH, Blocks
 from .errors import KernelError
 from .formulas import RENAMED, VECTORISED, number
 from .kernels import Kernel, catalogue
+from .stages import SHORT, Line, is_long, stages
 from .traced import Instruction
 
 Array = np.ndarray[Any, Any]
@@ -66,9 +67,7 @@ _LOGICAL = {
     "invert": "!{0}",
 }
 # Functions whose results are those of NumPy, to the bit.
-_EXACT = frozenset(
-    "abs sqrt fabs floor ceil trunc rint maximum minimum copysign".split()
-)
+_EXACT = SHORT - {"sign"}
 
 
 def fuse(
@@ -227,7 +226,7 @@ class _Piece:
         self.members = set(members)
         self.last = last
         self.inputs: list[Array] = []
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.formulas: dict[str, str] = {}  # that are called, by name
         self._fuser = fuser
         self._known: dict[int, str] = {}
@@ -245,7 +244,8 @@ class _Piece:
         (out,) = instruction.outputs
         self.result = self._known[id(out)] = f"t{len(self.lines)}"
         kind = "bool" if out.dtype == bool else "T"
-        self.lines.append(f"    const {kind} {self.result} = {form.format(*names)};")
+        long = is_long(kernel.text if kernel else form)
+        self.lines.append(Line(self.result, kind, form.format(*names), long))
 
     def _operand(self, x: Any) -> str:
         if not isinstance(x, np.ndarray):
@@ -278,9 +278,14 @@ class _Piece:
         """The kernel's OPERANDS and what it does."""
         count = len(self.inputs)
         arguments = ", ".join(f"T x{i}" for i in range(count))
-        body = "\n".join([*self.lines, f"    return {self.result};"])
-        head = f"  template <class T> EG_FN T operator()({arguments}) const {{"
-        return "s" * count + ">s", f"{head}\n{body}\n  }}"
+        found = [
+            f"  template <class T> EG_FN T operator()({arguments}) const {{",
+            *[line.text for line in self.lines],
+            f"    return {self.result};",
+            "  }",
+            *stages(self.lines, arguments, {"y": self.result}),
+        ]
+        return "s" * count + ">s", "\n".join(found)
 
 
 class _Blocked(_Piece):
@@ -374,7 +379,7 @@ class _Fold(_Piece):
             f"                        {', '.join(given)}, T& y) const {{",
             f"    y = lane.template {self.fold}<T>(n, [&](Index j) {{",
             *reads,
-            *[f"  {line}" for line in self.lines],
+            *[f"  {line.text}" for line in self.lines],
             f"      return {self.result};",
             "    });",
             "  }",

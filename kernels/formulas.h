@@ -242,6 +242,24 @@ struct softplus {
     const T t5 = t2 + t4;
     return t5;
   }
+  static constexpr int STAGES = 2, KEPT = 1;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T x, K kept, Index i,
+                   T& y) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t3 = exp_share(t1);
+    kept[0][i] = t3;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T x, K kept, Index i,
+                   T& y) const {
+    const T t3 = kept[0][i];
+    const T t2 = maximum(x, T(0.0));
+    const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    y = t5;
+  }
 };
 
 struct softplus_dx {
@@ -609,6 +627,28 @@ struct log_sigmoid {
     const T t7 = -t6;
     return t7;
   }
+  static constexpr int STAGES = 2, KEPT = 2;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T x, K kept, Index i,
+                   T& y) const {
+    const T t0 = -x;
+    const T t1 = abs(t0);
+    const T t2 = -t1;
+    const T t4 = exp_share(t2);
+    kept[0][i] = t0;
+    kept[1][i] = t4;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T x, K kept, Index i,
+                   T& y) const {
+    const T t0 = kept[0][i];
+    const T t4 = kept[1][i];
+    const T t3 = maximum(t0, T(0.0));
+    const T t5 = log1p_share(t4);
+    const T t6 = t3 + t5;
+    const T t7 = -t6;
+    y = t7;
+  }
 };
 
 struct log_sigmoid_dx {
@@ -741,6 +781,33 @@ struct mish {
     const T t8 = t7 * t6;
     return t8;
   }
+  static constexpr int STAGES = 3, KEPT = 1;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T x, K kept, Index i,
+                   T& y) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t3 = exp_share(t1);
+    kept[0][i] = t3;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T x, K kept, Index i,
+                   T& y) const {
+    const T t3 = kept[0][i];
+    const T t4 = log1p_share(t3);
+    kept[0][i] = t4;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<2>, T x, K kept, Index i,
+                   T& y) const {
+    const T t4 = kept[0][i];
+    const T t2 = maximum(x, T(0.0));
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = maximum(x, T(-10000.0));
+    const T t8 = t7 * t6;
+    y = t8;
+  }
 };
 
 struct mish_dx {
@@ -766,6 +833,45 @@ struct mish_dx {
     const T t18 = t6 + t17;
     const T t19 = g * t18;
     return t19;
+  }
+  static constexpr int STAGES = 3, KEPT = 2;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T g, T x, K kept, Index i,
+                   T& y) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t3 = exp_share(t1);
+    kept[0][i] = t3;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T g, T x, K kept, Index i,
+                   T& y) const {
+    const T t3 = kept[0][i];
+    const T t4 = log1p_share(t3);
+    kept[1][i] = t4;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<2>, T g, T x, K kept, Index i,
+                   T& y) const {
+    const T t3 = kept[0][i];
+    const T t4 = kept[1][i];
+    const T t2 = maximum(x, T(0.0));
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = t6 * t6;
+    const T t8 = T(1.0) - t7;
+    const T t9 = T(1.0) + t3;
+    const T t10 = T(1.0) / t9;
+    const bool t11 = x >= T(0.0);
+    const T t12 = t3 * t10;
+    const T t13 = t11 ? t10 : t12;
+    const T t14 = t8 * t13;
+    const bool t15 = t14 == T(0.0);
+    const T t16 = t14 * x;
+    const T t17 = t15 ? T(0.0) : t16;
+    const T t18 = t6 + t17;
+    const T t19 = g * t18;
+    y = t19;
   }
 };
 
@@ -859,6 +965,31 @@ struct sigmoid_loss {
     const T t9 = log1p(t8);
     const T t10 = t6 + t9;
     return t10;
+  }
+  static constexpr int STAGES = 2, KEPT = 2;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T a, T b, K kept, Index i,
+                   T& y) const {
+    const T t0 = abs(a);
+    const T t7 = -t0;
+    const T t8 = exp_share(t7);
+    kept[0][i] = t0;
+    kept[1][i] = t8;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T a, T b, K kept, Index i,
+                   T& y) const {
+    const T t0 = kept[0][i];
+    const T t8 = kept[1][i];
+    const bool t1 = a > T(0.0);
+    const T t2 = T(1.0) - b;
+    const T t3 = t1 ? t2 : b;
+    const bool t4 = t3 == T(0.0);
+    const T t5 = t3 * t0;
+    const T t6 = t4 ? T(0.0) : t5;
+    const T t9 = log1p(t8);
+    const T t10 = t6 + t9;
+    y = t10;
   }
 };
 
@@ -1117,6 +1248,27 @@ struct logaddexp {
     const T t8 = t5 + t7;
     return t8;
   }
+  static constexpr int STAGES = 2, KEPT = 1;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T a, T b, K kept, Index i,
+                   T& y) const {
+    const bool t0 = a == b;
+    const T t1 = a - b;
+    const T t2 = abs(t1);
+    const T t3 = -t2;
+    const T t4 = t0 ? T(0.0) : t3;
+    const T t6 = exp_share(t4);
+    kept[0][i] = t6;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T a, T b, K kept, Index i,
+                   T& y) const {
+    const T t6 = kept[0][i];
+    const T t5 = maximum(a, b);
+    const T t7 = log1p_share(t6);
+    const T t8 = t5 + t7;
+    y = t8;
+  }
 };
 
 struct logaddexp_da {
@@ -1330,6 +1482,47 @@ struct mish_with_slope {
     const T t2 = maximum(x, T(0.0));
     const T t3 = exp_share(t1);
     const T t4 = log1p_share(t3);
+    const T t5 = t2 + t4;
+    const T t6 = tanh(t5);
+    const T t7 = maximum(x, T(-10000.0));
+    const T t8 = t7 * t6;
+    const T t9 = t6 * t6;
+    const T t10 = T(1.0) - t9;
+    const T t11 = T(1.0) + t3;
+    const T t12 = T(1.0) / t11;
+    const bool t13 = x >= T(0.0);
+    const T t14 = t3 * t12;
+    const T t15 = t13 ? t12 : t14;
+    const T t16 = t10 * t15;
+    const bool t17 = t16 == T(0.0);
+    const T t18 = t16 * x;
+    const T t19 = t17 ? T(0.0) : t18;
+    const T t20 = t6 + t19;
+    value = t8;
+    slope = t20;
+  }
+  static constexpr int STAGES = 3, KEPT = 2;
+  template <class T, class K>
+  EG_FN void stage(Places<0>, T x, K kept, Index i,
+                   T& value, T& slope) const {
+    const T t0 = abs(x);
+    const T t1 = -t0;
+    const T t3 = exp_share(t1);
+    kept[0][i] = t3;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<1>, T x, K kept, Index i,
+                   T& value, T& slope) const {
+    const T t3 = kept[0][i];
+    const T t4 = log1p_share(t3);
+    kept[1][i] = t4;
+  }
+  template <class T, class K>
+  EG_FN void stage(Places<2>, T x, K kept, Index i,
+                   T& value, T& slope) const {
+    const T t3 = kept[0][i];
+    const T t4 = kept[1][i];
+    const T t2 = maximum(x, T(0.0));
     const T t5 = t2 + t4;
     const T t6 = tanh(t5);
     const T t7 = maximum(x, T(-10000.0));

@@ -78,9 +78,59 @@ template <class T>
   for (Index i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = T(y[i]);
 }
 
-// Elements at a time where an operand is one number, which is written so many times: as
-// many as a whole block would drive the others out of the first cache.
+// Elements at a time of what is beside the operands in the first cache, which whole
+// blocks would drive them out of: rows of stages, and an operand that is one number,
+// written so many times.
 constexpr Index SAME = 256;
+
+template <class F, class W, int N, int M, int... I, int... O>
+inline void at_once(const W* const (&x)[N], W* const (&y)[M], Index n, Places<I...>,
+                    Places<O...>) {
+  const F f{};
+#pragma GCC ivdep
+  for (Index i = 0; i < n; ++i) {
+    if constexpr (M == 1) {
+      y[0][i] = f(x[I][i]...);
+    } else {  // written when all is read: a read waits for a write 4096 bytes apart
+      W made[M];
+      f(x[I][i]..., made[O]...);
+      ((y[O][i] = made[O]), ...);
+    }
+  }
+}
+
+// A formula may come in stages: each goes over SAME elements before the next begins, and
+// what it makes for another is one of the rows ``kept``.
+template <class F, class = void> struct Stages {
+  static constexpr int COUNT = 1;
+};
+template <class F> struct Stages<F, Void<decltype(F::STAGES)>> {
+  static constexpr int COUNT = F::STAGES;
+};
+
+template <class F, int STAGE, class W, int N, int M, int... I, int... O>
+inline void stage(const W* const (&x)[N], W* const (&y)[M], W (*kept)[SAME],
+                  Places<I...>, Places<O...>) {
+  const F f{};
+#pragma GCC ivdep
+  for (Index i = 0; i < SAME; ++i)
+    f.stage(Places<STAGE>(), x[I][i]..., kept, i, y[O][i]...);
+}
+
+template <class F, class W, int N, int M, int... STAGE>
+inline void in_stages(const W* const (&x)[N], W* const (&y)[M], Places<STAGE...>) {
+  alignas(64) W kept[F::KEPT][SAME];
+  (stage<F, STAGE>(x, y, kept, typename Count<N>::type(), typename Count<M>::type()),
+   ...);
+}
+
+template <class F, class W, int N, int M>
+inline void made(const W* const (&x)[N], W* const (&y)[M], Index n) {
+  constexpr int STAGES = Stages<F>::COUNT;
+  if constexpr (STAGES > 1)
+    if (n == SAME) return in_stages<F>(x, y, typename Count<STAGES>::type());
+  at_once<F>(x, y, n, typename Count<N>::type(), typename Count<M>::type());
+}
 
 // n elements; ``same`` has those of the operands that are one number.
 template <class F, class T, int... I, int... O>
@@ -97,20 +147,11 @@ template <class F, class T, int... I, int... O>
   char* to[M] = {a[N + O] + start * step[N + O]...};
   const bool direct[M] = {sizeof(T) == sizeof(W) && step[N + O] == sizeof(T)...};
   W* y[M] = {direct[O] ? reinterpret_cast<W*>(to[O]) : results[O]...};
-  const F f;
-  const Index most = (... || (step[I] == 0)) ? SAME : n;
+  const bool whole = Stages<F>::COUNT == 1 && !(... || (step[I] == 0));
+  const Index most = whole ? n : SAME;
   for (Index from = 0; from < n; from += most) {
     const Index count = n - from < most ? n - from : most;
-#pragma GCC ivdep
-    for (Index i = 0; i < count; ++i) {
-      if constexpr (M == 1) {
-        y[0][i] = f(x[I][i]...);
-      } else {  // written when all is read: a read waits for a write 4096 bytes apart
-        W made[M];
-        f(x[I][i]..., made[O]...);
-        ((y[O][i] = made[O]), ...);
-      }
-    }
+    made<F>(x, y, count);
     ((x[I] += step[I] == 0 ? 0 : count), ...);
     ((y[O] += count), ...);
   }

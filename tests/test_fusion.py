@@ -8,6 +8,7 @@ from test_function import gradients, same
 import eagergrad as eg
 from eagergrad import host_kernels
 from eagergrad.errors import KernelError
+from eagergrad.stages import MOST_KEPT, Line, is_long, stages
 
 pytestmark = pytest.mark.skipif(
     host_kernels.problem() is not None, reason="no C++ compiler here"
@@ -33,6 +34,56 @@ def test_a_chain_is_one_call():
     exact(x)
     assert calls(exact, x) == 15  # of 25: tanh stays NumPy's
     same(exact(x), chain(x))
+
+
+def deep(x):
+    y = eg.tanh(x * 1.5 + 0.25)
+    small = y < 0.5
+    z = eg.where(small, eg.exp(-y) * y, y)
+    return eg.where(small & (z > -0.5), eg.log1p(eg.exp(z) + x * x), y + z)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_chain_of_functions_has_the_bits_of_one_loop(dtype):
+    few = rng.normal(size=100).astype(dtype)
+    f, x = eg.function(deep), eg.tensor(few)
+    many = eg.tensor(np.tile(few, 41)[:-7])
+    f(x), f(many)
+    assert calls(f, many) == 1
+    np.testing.assert_allclose(f(x).numpy(), deep(x).numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(
+        f(many).numpy(), np.tile(f(x).numpy(), 41)[:-7], strict=True
+    )
+
+
+def line(name, value):
+    return Line(name, "T", value, is_long(value))
+
+
+def test_stages_keep_what_later_ones_read():
+    lines = [
+        line("t0", "x * T(2.0)"),
+        line("t1", "exp(t0)"),
+        line("t2", "-t1"),
+        line("t3", "tanh(t2)"),
+        line("t4", "t3 * t1"),
+    ]
+    text = "\n".join(stages(lines, "T x", {"y": "t4"}))
+    first, second = text.split("Places<1>")
+    assert "STAGES = 2, KEPT = 1;" in first
+    assert "kept[0][i] = t1;" in first
+    assert "t2" not in first
+    assert second.index("t1 = kept[0][i];") < second.index("t2 = -t1;")
+    assert second.rstrip(" }\n").endswith("y = t4;")
+    assert stages(lines[:3], "T x", {"y": "t2"}) == []
+
+
+def test_more_than_the_cache_holds_is_not_kept():
+    count = MOST_KEPT + 1
+    lines = [line(f"t{i}", f"exp(x{i})") for i in range(count)]
+    lines.append(line("u", "+".join(f"tanh(t{i})" for i in range(count))))
+    assert stages(lines, "T x", {"y": "u"}) == []
+    assert stages([*lines[1:-1], line("u", lines[-1].value)], "T x", {"y": "u"})
 
 
 def test_what_has_other_readers_is_stored():

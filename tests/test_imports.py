@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "eagergrad"
 # The house, ground floor first; a folder's name stands for its __init__.py and for
 # every file in it that has no floor of its own. A file imports from lower floors only.
 FLOORS = {
-    0: "errors nest counters host_memory",
+    0: "errors nest counters host_memory stages",
     1: "device",
     2: "layouts kernels nvrtc cublas tape",
     3: "tensor host_kernels launches gemm traced",

@@ -28,6 +28,7 @@ SCRIPT = ROOT / "kernels" / "print_formulas.py"
 PRINTED = [k for k in kernels.catalogue().values() if k.vectorised and k.text]
 HOSTED = [k for k in PRINTED if not k.hosted]
 SLOPED = [k for k in PRINTED if k.outputs == 2]
+STAGED = [k for k in PRINTED if "STAGES" in k.text]
 FUSED = [case for case in ALL if case.op.fused or case.op.fused_rule]
 
 POINTS = np.array(
@@ -103,6 +104,25 @@ def test_value_and_slope_have_the_bits_that_they_have_apart(kernel, dtype):
     np.testing.assert_array_equal(value, host_kernels.find(name)(x), strict=True)
     got = host_kernels.find("times_slope")(g, slope)
     np.testing.assert_array_equal(got, expected, strict=True)
+
+
+@hosted
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("kernel", STAGED, ids=lambda kernel: kernel.name)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_stages_give_the_bits_of_one_loop(kernel, dtype):
+    draw = np.random.default_rng(0)
+    points = np.concatenate([POINTS, -POINTS, draw.normal(0, 5, 2000)]).astype(dtype)
+    arrays = [draw.permutation(points) for _ in range(kernel.inputs)]
+    call = host_kernels.find(kernel.name)
+    pieces = [call(*[x[i : i + 100] for x in arrays]) for i in range(0, 2032, 100)]
+    expected = np.concatenate(pieces, axis=-1)
+    np.testing.assert_array_equal(call(*arrays), expected, strict=True)
+    apart = [np.repeat(x, 2)[::2] for x in arrays]
+    np.testing.assert_array_equal(call(*apart), expected, strict=True)
+    one = [arrays[0], *[x[3] for x in arrays[1:]]]
+    whole = [np.broadcast_to(x, points.shape).copy() for x in one]
+    np.testing.assert_array_equal(call(*one), call(*whole), strict=True)
 
 
 @hosted
