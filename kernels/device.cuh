@@ -208,6 +208,10 @@ struct Lane {
     for (Index i = place; i < n; i += threads) f(i);
   }
 
+  template <class F> __device__ void at(Index i, Index n, F f) const {
+    if (0 <= i && i < n && i % threads == place) f(i);
+  }
+
   // Each warp looks through all of them, so that none has to wait for another.
   template <class P, class F> __device__ void each_where(Index n, P holds, F f) const {
     const int width = threads < WARP ? threads : WARP;

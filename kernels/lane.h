@@ -25,6 +25,11 @@ struct HostLane {
     for (Index i = 0; i < n; ++i) f(i);
   }
 
+  // f(i) for one element, if there is such a one.
+  template <class F> inline void at(Index i, Index n, F f) const {
+    if (0 <= i && i < n) f(i);
+  }
+
   // f(i) for each of them that `holds`, in order; within f the lane may share again.
   template <class P, class F> inline void each_where(Index n, P holds, F f) const {
     for (Index i = 0; i < n; ++i)

@@ -123,10 +123,9 @@ struct integer_cross_entropy_vjp {
   EG_FN void operator()(const Lane& lane, Index n, T g, X x, long long label,
                         long long count, T top, T rest, D dx) const {
     const T share = g / T(count);
-    lane.each(n, [&](Index j) {
-      const T p = exp_share((T(x[j]) - top) - rest);
-      dx[j] = share * (j == Index(label) ? p - T(1) : p);
-    });
+    const auto p = [&](Index j) { return exp_share((T(x[j]) - top) - rest); };
+    lane.each(n, [&](Index j) { dx[j] = share * p(j); });
+    lane.at(Index(label), n, [&](Index j) { dx[j] = share * (p(j) - T(1)); });
   }
 };
 
