@@ -54,6 +54,8 @@ def sweep(
         if source.op is not None:
             made += 1
     leaves = len(sources) - made
+    # Whether there may be leaves whose gradient nobody asks for: ``asked``
+    some = tape.strangers or leaves < len(tape.variables) + tape.watched
     found: dict[Node, Any] = {}
     owned: set[Node] = set()
     get, take = cotangents.get, cotangents.pop
@@ -104,16 +106,18 @@ def sweep(
             if g is None:
                 continue
             op = node.op
-            inputs = node.inputs
+            inputs: Any = node.inputs
             plain = op.plain
-            if watched or not plain or g.dtype.kind != "f":
+            if some and not any(inputs := asked(node, sources)) and op.form != "user":
+                pass
+            elif watched or not plain or g.dtype.kind != "f":
                 if op.form == "item":
                     hand_over(node, g, cotangents)
                 else:
                     grads = (
-                        _located(tape, node, g, lift)
+                        _located(tape, node, inputs, g, lift)
                         if debugged
-                        else _general(node, g, lift)
+                        else _general(node, inputs, g, lift)
                     )
                     for parent, dx in zip(inputs, grads, strict=True):
                         if parent is not None and dx is not None:
@@ -136,7 +140,8 @@ def sweep(
                 if b is not None and rule_b is not None:
                     give(b, rule_b(g, *saved_b))
             elif plain == JOINT:
-                grads = op.lowered[type(g)][0](g, *node.saved)
+                saved = _joint(node, inputs, node.saved) if some else node.saved
+                grads = op.lowered[type(g)][0](g, *saved)
                 for parent, dx in zip(inputs, grads, strict=True):
                     if parent is not None and dx is not None:
                         give(parent, dx)
@@ -158,16 +163,38 @@ def sweep(
     return cotangents
 
 
-def rule_gradients(node: Node, g: Any) -> list[Any]:
+def asked(node: Node, sources: set[Node]) -> Sequence[Node | None]:
+    """The inputs of an entry, with None for leaves whose gradient nobody asks for."""
+    return [
+        None if p is None or (p.op is None and p not in sources) else p
+        for p in node.inputs
+    ]
+
+
+def rule_gradients(node: Node, inputs: Sequence[Node | None], g: Any) -> list[Any]:
     """What the rule of an entry makes of a cotangent, in the shapes of its inputs.
 
-    On Tensors; for an op with several outputs ``g`` is a list.
+    On Tensors; for an op with several outputs ``g`` is a list.  None among ``inputs``
+    for those that need no gradient.
     """
     return [
         dx
         if dx is None or parent is None or dx.shape == parent.shape
         else unbroadcast(dx, parent.shape)
-        for parent, dx in zip(node.inputs, _general(node, g, True), strict=True)
+        for parent, dx in zip(inputs, _general(node, inputs, g, True), strict=True)
+    ]
+
+
+def _joint(
+    node: Node, inputs: Sequence[Node | None], saved: Sequence[Any]
+) -> Sequence[Any]:
+    """What a joint rule reads, for the gradients of these inputs alone."""
+    names = node.op.reads[0]
+    if inputs is node.inputs or node.op.arity == 1 or "like" not in names:
+        return saved
+    return [
+        inputs if name == "like" else value
+        for name, value in zip(names, saved, strict=True)
     ]
 
 
@@ -182,8 +209,13 @@ def hand_over(node: Node, g: Any, cotangents: dict[Node, Any]) -> None:
     pieces[i] = g if pieces[i] is None else pieces[i] + g
 
 
-def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
-    """The gradients of an op's inputs, for every kind of op, on buffers or Tensors."""
+def _general(
+    node: Node, inputs: Sequence[Node | None], g: Any, lift: bool
+) -> Sequence[Any]:
+    """The gradients of an op's inputs, for every kind of op, on buffers or Tensors.
+
+    ``inputs`` are its own, None for those that need none.
+    """
     op = node.op
     if op.form == "user":
         return _user(node, g, lift)
@@ -193,13 +225,13 @@ def _general(node: Node, g: Any, lift: bool) -> Sequence[Any]:
     if op.several:
         g = _filled(node, g, lift)
     if (g[0] if op.several else g).dtype.kind != "V":
-        return _applied(node, g, lift)
+        return _applied(node, inputs, g, lift)
     # bfloat16 beside a Python number is float32 in NumPy: so its rules run in float32
     # from end to end, and each gradient is rounded once
-    grads = _applied(node, _widened(g), lift, _widened)
+    grads = _applied(node, inputs, _widened(g), lift, _widened)
     return [
         dx if dx is None or parent is None else _as(dx, parent.dtype)
-        for dx, parent in zip(grads, node.inputs, strict=True)
+        for dx, parent in zip(grads, inputs, strict=True)
     ]
 
 
@@ -217,7 +249,11 @@ def _as(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _applied(
-    node: Node, g: Any, lift: bool, ready: Callable[[Any], Any] | None = None
+    node: Node,
+    inputs: Sequence[Node | None],
+    g: Any,
+    lift: bool,
+    ready: Callable[[Any], Any] | None = None,
 ) -> Sequence[Any]:
     """What the rules make of a cotangent; ``ready`` is applied to what they saved."""
     op = node.op
@@ -247,13 +283,13 @@ def _applied(
 
     grads: Sequence[Any]
     if op.joint:
-        grads = rules[0](g, *saved(0))
+        grads = rules[0](g, *_joint(node, inputs, saved(0)))
         if op.arity == 1 and op.several:
             grads = (grads,)
     else:
         grads = [
             None if rule is None or parent is None else rule(g, *saved(i))
-            for i, (rule, parent) in enumerate(zip(rules, node.inputs, strict=True))
+            for i, (rule, parent) in enumerate(zip(rules, inputs, strict=True))
         ]
     if not conjugate:
         return grads
@@ -266,7 +302,7 @@ def _applied(
         else real(dx)
         if lift
         else dx.real
-        for dx, parent in zip(grads, node.inputs, strict=True)
+        for dx, parent in zip(grads, inputs, strict=True)
     ]
 
 
@@ -283,13 +319,15 @@ def _filled(node: Node, pieces: Sequence[Any], lift: bool) -> tuple[Any, ...]:
     )
 
 
-def _located(tape: Tape, node: Node, g: Any, lift: bool) -> Sequence[Any]:
+def _located(
+    tape: Tape, node: Node, inputs: Sequence[Node | None], g: Any, lift: bool
+) -> Sequence[Any]:
     """``_general`` under ``debug``: raise at the first rule that makes a nan."""
     place = (tape.places or {}).get(node, "a line before debug was on")
     what = f"the gradient of {node.op.name}, recorded at {place}"
     given = g, node.saved
     try:
-        grads = _general(node, g, lift)
+        grads = _general(node, inputs, g, lift)
     except NaNError as error:
         raise NaNError(f"{what}: {error}") from error
     for i, dx in enumerate(grads):

@@ -212,7 +212,8 @@ def _transposed(node: Node, tangents: Sequence[Any]) -> Any:
         for g in cotangents:
             if g.dtype.kind in INEXACT:
                 tape.watch(g)
-        grads = rule_gradients(node, cotangents if several else cotangents[0])
+        given = cotangents if several else cotangents[0]
+        grads = rule_gradients(node, node.inputs, given)
     finally:
         pop(tape)
     seeded = [

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .backward import hand_over, in_order, rule_gradients
+from .backward import asked, hand_over, in_order, rule_gradients
 from .ops.elementwise import _astype_op
 from .ops.indexing import _scatter_add
 from .ops.linalg import matmul
@@ -42,7 +42,10 @@ def sweep_rows(
         if node.op.form == "item":
             hand_over(node, g, cotangents)
             continue
-        for parent, dx in zip(node.inputs, _pulled(node, g, count), strict=True):
+        inputs = asked(node, sources)
+        if node.op.form != "user" and not any(inputs):
+            continue
+        for parent, dx in zip(inputs, _pulled(node, inputs, g, count), strict=True):
             if parent is not None and dx is not None and tape.knows(parent):
                 dx = _unbroadcast(dx, parent.shape, count)
                 known = cotangents.get(parent)
@@ -51,24 +54,27 @@ def sweep_rows(
     return cotangents
 
 
-def _pulled(node: Node, g: Any, count: int) -> Sequence[Any]:
+Inputs = Sequence[Node | None]  # None for those that need no gradient
+
+
+def _pulled(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any]:
     op = node.op
     values = (node, *node.inputs)
     real = all(value is None or value.dtype.kind == "f" for value in values)
     if real and op.form == "elementwise":
         return [
             None if rule is None or parent is None else rule(g, *lifted(node, i))
-            for i, (rule, parent) in enumerate(zip(op.rules, node.inputs, strict=True))
+            for i, (rule, parent) in enumerate(zip(op.rules, inputs, strict=True))
         ]
     if real and op.name in ROWS and op.form not in ("user", "call"):
-        found = ROWS[op.name](node, g, count)
+        found = ROWS[op.name](node, inputs, g, count)
         if found is not None:
             return found
     several = isinstance(g, list)
     rows = []
     for i in range(count):
         row = [None if piece is None else piece[i] for piece in g] if several else g[i]
-        rows.append(rule_gradients(node, row))
+        rows.append(rule_gradients(node, inputs, row))
     return [
         None if column[0] is None else stack(column)
         for column in zip(*rows, strict=True)
@@ -100,7 +106,7 @@ def _params(node: Node, *names: str) -> list[Any]:
     return [values[name] for name in names]
 
 
-def _sum(node: Node, g: Any, count: int) -> Sequence[Any]:
+def _sum(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any]:
     shape = _shape(node)
     axis, _ = _params(node, "axis", "keepdims")
     g = g.reshape((count, *reduced_shape(shape, axis)))
@@ -110,13 +116,13 @@ def _sum(node: Node, g: Any, count: int) -> Sequence[Any]:
     return [broadcast_to(g, (count, *shape))]
 
 
-def _transpose(node: Node, g: Any, count: int) -> Sequence[Any]:
+def _transpose(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any]:
     (axes,) = _params(node, "axes")
     axes = range(len(node.shape))[::-1] if axes is None else np.argsort(axes).tolist()
     return [transpose(g, (0, *(axis + 1 for axis in axes)))]
 
 
-def _getitem(node: Node, g: Any, count: int) -> Sequence[Any] | None:
+def _getitem(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any] | None:
     (index,) = _params(node, "index")
     index = index if isinstance(index, tuple) else (index,)
     if any(hasattr(part, "dtype") and part.ndim for part in index[1:]):
@@ -124,8 +130,8 @@ def _getitem(node: Node, g: Any, count: int) -> Sequence[Any] | None:
     return [_scatter_add(g, (slice(None), *index), (count, *_shape(node)))]
 
 
-def _matmul(node: Node, g: Any, count: int) -> Sequence[Any] | None:
-    node_a, node_b = node.inputs
+def _matmul(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any] | None:
+    node_a, node_b = inputs
     a = None if node_b is None else lifted(node, 1)[0]
     b = None if node_a is None else lifted(node, 0)[0]
     shapes = [s for s in (a, b) if s is not None]
@@ -156,7 +162,7 @@ def _matmul_vectors(node: Node, g: Any, a: Any, b: Any) -> Sequence[Any] | None:
     return None
 
 
-def _along_axis(node: Node, g: Any, count: int) -> Sequence[Any]:
+def _along_axis(node: Node, inputs: Inputs, g: Any, count: int) -> Sequence[Any]:
     """A rule that only broadcasts and reduces along one axis, counted from the end."""
     saved = dict(zip(node.op.reads[0], lifted(node, 0), strict=True))
     if saved["axis"] >= 0:
@@ -164,14 +170,14 @@ def _along_axis(node: Node, g: Any, count: int) -> Sequence[Any]:
     return [node.op.rules[0](g, *saved.values())]
 
 
-ROWS: dict[str, Callable[[Node, Any, int], Sequence[Any] | None]] = {
+ROWS: dict[str, Callable[[Node, Inputs, Any, int], Sequence[Any] | None]] = {
     "sum": _sum,
     "mean": _sum,
-    "reshape": lambda node, g, count: [g.reshape((count, *_shape(node)))],
+    "reshape": lambda node, inputs, g, count: [g.reshape((count, *_shape(node)))],
     "transpose": _transpose,
-    "broadcast_to": lambda node, g, count: [g],
-    "identity": lambda node, g, count: [g],
-    "astype": lambda node, g, count: [
+    "broadcast_to": lambda node, inputs, g, count: [g],
+    "identity": lambda node, inputs, g, count: [g],
+    "astype": lambda node, inputs, g, count: [
         _astype_op(g, _params(node, "origin")[0], g.dtype)
     ],
     "getitem": _getitem,

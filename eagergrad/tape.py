@@ -99,7 +99,9 @@ class Tape:
         "places",
         "records",
         "stands_for",
+        "strangers",
         "variables",
+        "watched",
         "watches_variables",
     )
     carries_tangents = False  # True for the tape of a forward accumulator
@@ -120,6 +122,8 @@ class Tape:
         self.stands_for = stands_for
         self.watches_variables = watches_variables
         self.variables: dict[int, Any] = {}
+        self.watched = 0  # tensors
+        self.strangers = False  # an op was recorded that has inputs unknown to a tape
         self.late = False  # an operation was recorded after its output had been used
         self.breaks: list[tuple[ref[Node], str, str]] = []
         self.places: dict[Node, str] | None = None
@@ -163,6 +167,7 @@ class Tape:
 
     def adopt(self, shadow: Tape) -> None:
         """Take over what a shadow recorded, as if it had been recorded here."""
+        self.strangers = True
         for entry in shadow.entries:
             node = entry()
             if node is not None and self not in node.tapes:
@@ -179,8 +184,10 @@ class Tape:
             node = tensor._node
             if node is None:
                 tensor._node = Node().leaf(with_tape((), self), tensor)
+                self.watched += 1
             elif self not in node.tapes:
                 node.tapes = with_tape(node.tapes, self)
+                self.watched += 1
 
 
 _watching = threading.Lock()
@@ -344,6 +351,9 @@ def recorders(
             known = True
         elif type(node) is VariableNode and accessed(node, tapes):
             known = True
+        else:
+            for tape in tapes:
+                tape.strangers = True
     if known:
         return tapes
     found = tuple([tape for tape in tapes if any(map(tape.knows, nodes))])

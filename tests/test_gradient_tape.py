@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import eagergrad as eg
+from eagergrad import rows
 from eagergrad.primitive import OPS, primitive
 
 C = eg.constant
@@ -724,6 +725,23 @@ def test_inner_gradient_must_be_taken_inside_the_outer_block():
             y = x * x
     g = inner.gradient(y, x)
     assert outer.gradient(g, x) is None
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_jacobian_by_one_factor_makes_no_rows_of_the_other(trainable, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        rows, "matmul", lambda a, b: made.append((a.shape, b.shape)) or eg.matmul(a, b)
+    )
+    x = C(np.arange(6.0).reshape(2, 3))
+    w = eg.Variable(np.arange(12.0).reshape(3, 4), trainable=trainable)
+    with T() as t:
+        t.watch(x)
+        y = x @ w * w[0]
+    jacobian = t.jacobian(y, x)
+    assert made == [((8, 2, 4), (4, 3))]
+    expected = np.einsum("ik,lj,j->ijkl", np.eye(2), w.numpy(), w.numpy()[0])
+    np.testing.assert_array_equal(jacobian.numpy(), expected)
 
 
 def test_second_call_after_a_jacobian():

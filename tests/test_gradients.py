@@ -52,6 +52,54 @@ def test_against_differences(case):
     check_grads(case.of_sources, case.source_arrays, order)
 
 
+def watching(op, monkeypatch):
+    """A list of the calls of an op's rules: pairs of a rule's number and arguments."""
+    made = []
+
+    def watched(i, rule):
+        def call(*args):
+            made.append((i, args))
+            return rule(*args)
+
+        return rule and call
+
+    for rules in op.lowered, op.composed_rules:
+        found = [watched(i, rule) for i, rule in enumerate(rules[np.ndarray])]
+        monkeypatch.setitem(rules, np.ndarray, tuple(found))
+    return made
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in SMOOTH if len(case.sources) > 1], ids=str
+)
+def test_only_gradients_that_are_asked_for_are_made(case, monkeypatch):
+    """By the input alone, or beside layers that are frozen."""
+    op = case.op
+    xs = [
+        eg.Variable(x) if i in case.sources else eg.tensor(x)
+        for i, x in enumerate(case.arrays)
+    ]
+    expected = gradients(case, case.arrays)
+    made = watching(op, monkeypatch)
+    for i, whole in zip(case.sources, expected, strict=True):
+        frozen = [
+            x if j == i or j not in case.sources else eg.Variable(x, trainable=False)
+            for j, x in enumerate(xs)
+        ]
+        for operands in xs, frozen:
+            with eg.GradientTape() as tape:
+                y = case(*operands)
+            made.clear()
+            got = tape.gradient(y, operands[i], seed_like(y))
+            np.testing.assert_allclose(got.numpy(), whole.numpy(), rtol=1e-12)
+            if not op.joint:
+                assert {j for j, _ in made} == {i}
+            elif "like" in op.reads[0]:
+                ((_, (_, *read)),) = made
+                like = read[op.reads[0].index("like")]
+                assert [j for j, node in enumerate(like) if node] == [i]
+
+
 @pytest.mark.parametrize("case", FLAT, ids=str)
 def test_ops_that_are_flat_end_the_path(case):
     """Comparisons, rounding, argmax: None, as in TensorFlow, and nothing is kept."""
