@@ -286,7 +286,9 @@ def _of_ufunc(
         return None
     over = [broadcast(*lane, shape) for lane in lanes]
     call = _call(loop, data, operands, shape, over, tuple(sizes.values()), steps)
-    if ufunc is np.matmul and call is not None:
+    if call is None or (call.around and min(call.steps[: ufunc.nargs]) < 0):
+        return None  # NumPy buffers what is read backwards; the bits are those of that
+    if ufunc is np.matmul:
         call.faster = _in_panels(call)
     return call
 
@@ -322,13 +324,21 @@ def _call(
     sizes: tuple[int, ...] = (),
     steps: Sequence[int] = (),
 ) -> Call | None:
-    axes = merged(axes_of(shape, over)) or [(1, (0,) * len(operands))]
+    axes = merged(axes_of(shape, over)) or [(1, _of_one(operands, shape))]
     if len(axes) > 1 and axes[-1][0] < SHORT and not sizes:
         axes.append(axes.pop(max(range(len(axes)), key=lambda i: axes[i][0])))
     *around, (n, inner) = axes
     if len(operands) > MOST_OPERANDS or len(around) > MOST_AXES:
         return None
     return Call(loop, data, operands, (n, *sizes), (*inner, *steps), around)
+
+
+def _of_one(operands: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The steps of one element, which NumPy's loops round by where they are negative.
+
+    Its own way around them hands over those of arrays with one axis as they are.
+    """
+    return tuple([x.strides[0] if x.shape == shape == (1,) else 0 for x in operands])
 
 
 MOST_OPERANDS, MOST_AXES = 32, 16  # as in kernels/sequence.h
