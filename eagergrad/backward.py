@@ -54,8 +54,8 @@ def sweep(
         if source.op is not None:
             made += 1
     leaves = len(sources) - made
-    # Whether there may be leaves whose gradient nobody asks for: ``asked``
-    some = tape.strangers or leaves < len(tape.variables) + tape.watched
+    # whether there may be leaves whose gradient nobody asks for
+    spare = tape.strangers or leaves < len(tape.variables) + tape.watched
     found: dict[Node, Any] = {}
     owned: set[Node] = set()
     get, take = cotangents.get, cotangents.pop
@@ -108,7 +108,7 @@ def sweep(
             op = node.op
             inputs: Any = node.inputs
             plain = op.plain
-            if some and not any(inputs := asked(node, sources)) and op.form != "user":
+            if spare and not any(inputs := asked(node, sources)) and op.form != "user":
                 pass
             elif watched or not plain or g.dtype.kind != "f":
                 if op.form == "item":
@@ -140,7 +140,7 @@ def sweep(
                 if b is not None and rule_b is not None:
                     give(b, rule_b(g, *saved_b))
             elif plain == JOINT:
-                saved = _joint(node, inputs, node.saved) if some else node.saved
+                saved = _joint(node, inputs, node.saved) if spare else node.saved
                 grads = op.lowered[type(g)][0](g, *saved)
                 for parent, dx in zip(inputs, grads, strict=True):
                     if parent is not None and dx is not None:
