@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -54,8 +55,10 @@ def sweep(
         if source.op is not None:
             made += 1
     leaves = len(sources) - made
-    # whether there may be leaves whose gradient nobody asks for
-    spare = tape.strangers or leaves < len(tape.variables) + tape.watched
+    # where there may be leaves that nobody asks for: what leads to others
+    useful = None
+    if tape.strangers or leaves < len(tape.variables) + tape.watched:
+        useful = leading_to(sources, entries)
     found: dict[Node, Any] = {}
     owned: set[Node] = set()
     get, take = cotangents.get, cotangents.pop
@@ -108,7 +111,7 @@ def sweep(
             op = node.op
             inputs: Any = node.inputs
             plain = op.plain
-            if spare and not any(inputs := asked(node, sources)) and op.form != "user":
+            if useful is not None and not any(inputs := asked(node, useful)):
                 pass
             elif watched or not plain or g.dtype.kind != "f":
                 if op.form == "item":
@@ -140,7 +143,7 @@ def sweep(
                 if b is not None and rule_b is not None:
                     give(b, rule_b(g, *saved_b))
             elif plain == JOINT:
-                saved = _joint(node, inputs, node.saved) if spare else node.saved
+                saved = _joint(node, inputs, node.saved)
                 grads = op.lowered[type(g)][0](g, *saved)
                 for parent, dx in zip(inputs, grads, strict=True):
                     if parent is not None and dx is not None:
@@ -163,12 +166,19 @@ def sweep(
     return cotangents
 
 
-def asked(node: Node, sources: set[Node]) -> Sequence[Node | None]:
-    """The inputs of an entry, with None for leaves whose gradient nobody asks for."""
-    return [
-        None if p is None or (p.op is None and p not in sources) else p
-        for p in node.inputs
-    ]
+def leading_to(sources: set[Node], entries: Sequence[ref[Node]]) -> set[Node]:
+    """The sources and all values that were computed from them."""
+    found = set(sources)
+    for entry in entries:
+        node = entry()
+        if node is not None and not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
+
+
+def asked(node: Node, useful: set[Node]) -> Sequence[Node | None]:
+    """The inputs of an entry, with None for those whose gradient nobody asks for."""
+    return [parent if parent in useful else None for parent in node.inputs]
 
 
 def rule_gradients(node: Node, inputs: Sequence[Node | None], g: Any) -> list[Any]:
@@ -189,8 +199,10 @@ def _joint(
     node: Node, inputs: Sequence[Node | None], saved: Sequence[Any]
 ) -> Sequence[Any]:
     """What a joint rule reads, for the gradients of these inputs alone."""
+    if inputs is node.inputs:
+        return saved
     names = node.op.reads[0]
-    if inputs is node.inputs or node.op.arity == 1 or "like" not in names:
+    if node.op.arity == 1 or "like" not in names:
         return saved
     return [
         inputs if name == "like" else value

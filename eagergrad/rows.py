@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .backward import asked, hand_over, in_order, rule_gradients
+from .backward import asked, hand_over, in_order, leading_to, rule_gradients
 from .ops.elementwise import _astype_op
 from .ops.indexing import _scatter_add
 from .ops.linalg import matmul
@@ -29,6 +29,7 @@ def sweep_rows(
 ) -> dict[Node, Any]:
     """Propagate ``count`` rows of cotangents; the result holds those of the sources."""
     entries = in_order(tape, cotangents) if tape.late else tape.entries[:]
+    useful = leading_to(sources, entries)
     found: dict[Node, Any] = {}
     while entries:
         node = entries.pop()()
@@ -42,8 +43,8 @@ def sweep_rows(
         if node.op.form == "item":
             hand_over(node, g, cotangents)
             continue
-        inputs = asked(node, sources)
-        if node.op.form != "user" and not any(inputs):
+        inputs = asked(node, useful)
+        if not any(inputs):
             continue
         for parent, dx in zip(inputs, _pulled(node, inputs, g, count), strict=True):
             if parent is not None and dx is not None and tape.knows(parent):

@@ -100,6 +100,35 @@ def test_only_gradients_that_are_asked_for_are_made(case, monkeypatch):
                 assert [j for j, node in enumerate(like) if node] == [i]
 
 
+def test_the_sweep_goes_only_where_a_source_is(monkeypatch):
+    w, v = eg.Variable([[2.0, 1.0], [0.5, 3.0]]), eg.Variable([1.0, -1.0])
+    calls = []
+
+    @eg.custom_gradient
+    def noted(x):
+        return x, lambda dy: calls.append(dy) or dy
+
+    def layers(x):
+        h = eg.tanh(x @ w)
+        return h, eg.sum(noted(h) * v)
+
+    x = eg.tensor([[0.3, 0.4]])
+    made = watching(OPS["tanh"], monkeypatch)
+    for persistent in True, False:
+        with eg.GradientTape(persistent) as tape:
+            h, y = layers(x)
+        assert tape.gradient(y, v).tolist() == h[0].numpy().tolist()
+        assert not made
+        assert not calls
+    with eg.GradientTape(persistent=True) as tape:
+        h, y = layers(x)
+    assert tape.gradient(y, h).tolist() == [[1.0, -1.0]]
+    assert not made
+    assert len(calls) == 1
+    assert tape.gradient(y, w) is not None
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize("case", FLAT, ids=str)
 def test_ops_that_are_flat_end_the_path(case):
     """Comparisons, rounding, argmax: None, as in TensorFlow, and nothing is kept."""
