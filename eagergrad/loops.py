@@ -407,6 +407,8 @@ def _of_reduction(
     falling = all(a > b > 0 for a, b in itertools.pairwise(steps))
     if not (falling and steps[-1] > 0):
         return None
+    if not x.flags.c_contiguous and sum(write == 0 for _, (write, _) in axes) > 1:
+        return None  # NumPy gathers axes with gaps between them before it adds up
     found = _loop(ufunc, (x.dtype, x.dtype, None))
     if found is None or found[2] != (x.dtype,) * 3:
         return None

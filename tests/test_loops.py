@@ -57,6 +57,21 @@ def test_reductions(shape, dtype):
     assert served > len(axes)
 
 
+@pytest.mark.parametrize("shape", [(4, 3, 5), (64, 20), (300, 7), (5, 64, 33)])
+def test_reductions_of_parts_have_the_order_of_numpy(shape):
+    whole = rng.normal(1, 0.3, shape).astype("f4")
+    rest = (slice(None),) * (len(shape) - 1)
+    parts = [whole[1:], whole[::2], whole[:, 1:], whole[(*rest, slice(None, None, 3))]]
+    served = set()
+    for x in parts:
+        places = range(len(shape))
+        for axis in [None, *places, *itertools.combinations(places, 2)]:
+            expected, got = called(np.add.reduce, (x,), {"axis": axis})
+            served.add(got is not None)
+            assert got is None or got.tobytes() == expected.tobytes()
+    assert served == {True, False}
+
+
 @pytest.mark.parametrize("values", [[-0.0], [-0.0, -0.0], [np.nan, 1.0], [-0.0, 0.0]])
 def test_signs_and_nan_in_reductions(values):
     for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
