@@ -48,7 +48,7 @@ def _scattered(xp: Any, x: Any, index: Any, shape: tuple[int, ...]) -> Any:
         xp.add.at(out, index, x)
         return out if not half else out.astype(x.dtype)
     if backend_of(x).notes:  # zeros that are noted, as what is written there is
-        out = xp.zeros_like(x, shape=shape)
+        out = xp.zeros_like(x, shape=shape, order="C")
     else:
         out = xp.zeros(shape, x.dtype)
     out[index] = x
