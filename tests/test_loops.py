@@ -359,3 +359,15 @@ def test_a_batch_of_products_in_panels():
     out = np.zeros((5, 6, 8))
     loops.Run([loops._of_ufunc(np.matmul, (a, b), {}, [out])], exact=False)()
     np.testing.assert_allclose(out, a @ b, rtol=1e-13, atol=1e-13)
+
+
+def test_what_is_scattered_lies_as_in_eager_programs():
+    """A sum goes over memory as it lies: by columns it has other bits."""
+    x = eg.tensor(np.random.default_rng(0).normal(size=(7, 1000)))
+
+    def f(x):
+        return eg.sum(eg.exp(eg.pad(x.T, [(1, 0), (1, 0)])))
+
+    captured = eg.function(f, exact=True)
+    captured(x)
+    assert captured(x).item() == f(x).item()

@@ -314,15 +314,3 @@ def test_printing_does_not_use_the_tape_up():
     assert str(tape) == str(tape)
     assert tape.gradient(z, z).shape == (4, 3)
     assert "used up" in str(tape)
-
-
-def test_what_is_scattered_lies_as_in_eager_programs():
-    """A sum goes over memory as it lies: by columns it has other bits."""
-    x = eg.tensor(np.random.default_rng(0).normal(size=(7, 1000)))
-
-    def f(x):
-        return eg.sum(eg.exp(eg.pad(x.T, [(1, 0), (1, 0)])))
-
-    captured = eg.function(f, exact=True)
-    captured(x)
-    assert captured(x).item() == f(x).item()
